@@ -1,17 +1,17 @@
-# The commands of this repository. Each one installs what it needs first (scripts/setup) and can be repeated.
+# The commands of this repository. Each one first installs what it needs (scripts/setup), and can be repeated.
 .PHONY: help run meeting test compare sim format clean fuzz coverage histories torture soak
 
 help:
-	@echo 'make run       build muster; an elastic job of three nodes, one of them killed on the way'
-	@echo 'make meeting   build muster, start its server, let four processes meet through it'
+	@echo 'make run       build muster, run an elastic job of three nodes, kill one of them'
+	@echo 'make meeting   build muster, start its server; four processes meet through it'
 	@echo 'make test      build and run all tests, plainly, under the sanitizers, or both'
 	@echo 'make fuzz      run every fuzzer for ten million executions (FUZZ_RUNS, FUZZ_SECONDS)'
 	@echo 'make coverage  report which lines the tests reach'
-	@echo 'make compare   measure server, rendezvous and launcher against those of PyTorch and Redis'
+	@echo 'make compare   compare server, rendezvous and launcher with those of PyTorch and Redis'
 	@echo 'make sim       a million simulated runs, planted bugs, 100,000 nodes (SIM_RUNS, SIM_SEED)'
-	@echo 'make histories  check 10,000 histories of the store for linearizability; some of PyTorch'"'"'s, too'
+	@echo 'make histories  check 10,000 histories of the store for linearizability, and some of PyTorch'"'"'s'
 	@echo 'make torture   kill, pause, cut off and starve real processes; TORTURE_MINUTES, TORTURE_SEED (needs root)'
-	@echo 'make soak      10,000 nodes that come and go for SOAK_MINUTES; memory and descriptors stay'
+	@echo 'make soak      10,000 nodes that come and go for SOAK_MINUTES; memory and descriptors must stay flat'
 	@echo 'make format    format the C++ files'
 	@echo 'make clean     remove everything that was built'
 

@@ -1,11 +1,12 @@
-# muster_find_grpc(): the target muster_grpc, all that a program with muster's etcd client links. Also installed, for
-# find_package(muster COMPONENTS etcd).
+# muster_find_grpc(): the target muster_grpc, with all that a program with muster's etcd client links. Also installed,
+# for find_package(muster COMPONENTS etcd).
 #
-# Debian's own CMake files of gRPC name its shared libraries only. A program that is copied alone to another machine wants
-# the static ones, which pkg-config knows in their order. OpenSSL stays shared: it is the system's to keep secure.
+# Debian's own CMake files of gRPC name only its shared libraries. A program that is copied alone to another machine
+# needs the static ones, and pkg-config knows their order. OpenSSL stays shared, so that it gets the system's security
+# updates.
 
-# Sets a variable to what pkg-config says about gRPC, word by word. pkg_check_modules would ask it twenty times, and each
-# time it walks through all of Abseil: many seconds.
+# Sets a variable to pkg-config's output about gRPC, as a list of words. pkg_check_modules would run it twenty times,
+# and each run reads all of Abseil: many seconds.
 function(muster_ask_about_grpc variable)
   find_package(PkgConfig REQUIRED)
   set(path $ENV{PKG_CONFIG_PATH})
@@ -48,7 +49,7 @@ function(muster_find_grpc)
       endif()
       set(found ${MUSTER_LIB_${name}})
     endif()
-    # Once each: the group below makes their order irrelevant.
+    # Each once: the group below makes their order irrelevant.
     if(NOT found IN_LIST libraries)
       list(APPEND libraries ${found})
     endif()

@@ -1,4 +1,4 @@
-# What the scripts share. Sourced, never run; the caller has set its shell options.
+# Shared by the scripts. Sourced, never run; the caller has set its shell options.
 # shellcheck shell=bash disable=SC2034  # The scripts that source this use its variables.
 
 # Every script works from the root of the repository, wherever it was called from.
@@ -6,17 +6,17 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
 TORCH_VERSION=2.13.0
 TORCH_VENV=${MUSTER_TORCH_VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/muster/torch-$TORCH_VERSION}
-TORCH_TOOLS=tests/compat/requirements.txt  # What the tests against it need besides.
-# What builds and checks the Python package; another list is another folder.
+TORCH_TOOLS=tests/compat/requirements.txt  # further packages for the tests with PyTorch
+# The tools that build and check the Python package; each list has its own folder.
 PYTHON_TOOLS=python/tools.txt
 PYTHON_VENV=${MUSTER_PYTHON_VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/muster/python-tools-$(
   { cat $PYTHON_TOOLS 2>/dev/null || true; } | cksum | cut -d ' ' -f 1)}
-JOBS=${MUSTER_JOBS:-$(nproc)}  # Compilers at a time; a machine short of memory wants fewer than cores.
+JOBS=${MUSTER_JOBS:-$(nproc)}  # compilers at a time; set fewer if memory is short
 
-# One line about what happens next, under the name of the script that says it.
+# Prints one line about the next step, with the name of the script.
 say() { printf '%s: %s\n' "$(basename "$0")" "$*"; }
 
-# The same for what went wrong.
+# The same for errors.
 complain() { say "$@" >&2; }
 
 # Whether the virtual environment of the PyTorch tests can be used.
@@ -47,9 +47,9 @@ clang_fuzzes() {
 # Configures a preset; quick when nothing changed.
 configure() { cmake --preset "$1"; }
 
-# --- Processes. What a script starts ends with it, however it ends.
+# --- Processes. Everything that a script starts ends with it, however it ends.
 #
-# Each command gets a process group of its own, so that what it starts in turn can be ended with it. (A plain
+# Each command gets a process group of its own, so that its own children can be ended with it. (A plain
 # background process of a script ignores Ctrl-C, and its children outlive it.)
 declare -A running=()
 

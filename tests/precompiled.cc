@@ -1,1 +1,1 @@
-// Nothing: this program only holds the compiled headers that all tests share.
+// Empty: this program only holds the compiled headers that all tests share.

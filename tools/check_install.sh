@@ -38,7 +38,7 @@ prefix=$scratch/prefix
 cmake --install "$build" --prefix "$prefix" >"$scratch/install.log" 2>&1 ||
   fail "the installation failed" "$scratch/install.log"
 
-# --- Build the examples: same compiler, and a sanitized library wants a sanitized program.
+# --- Build the examples with the same compiler; a sanitized library needs a sanitized program.
 sanitizers=$(cached MUSTER_SANITIZE)
 build_example() {
   cmake -S "examples/$1" -B "$scratch/$1" -G "$(cached CMAKE_GENERATOR)" \
@@ -52,7 +52,7 @@ build_example own_backend
 build_example elastic_worker
 example=$scratch/store_meeting
 
-# --- A rendezvous on a backend of the user's own.
+# --- A rendezvous on the user's own backend.
 "$scratch/own_backend/own_backend" >"$scratch/own.txt" 2>&1 || fail "own_backend failed" "$scratch/own.txt"
 for rank in 0 1 2; do
   grep -qx "rank $rank of 3" "$scratch/own.txt" || fail "own_backend has no rank $rank:" "$scratch/own.txt"
@@ -66,11 +66,11 @@ grep -qx "the sum of 1 to 3000 is 4501500, as it has to be" "$scratch/job.txt" |
   fail "elastic_worker did not finish:" "$scratch/job.txt"
 
 # --- store_meeting alone.
-everybody="participant-0 participant-1 participant-2 participant-3"
+participants="participant-0 participant-1 participant-2 participant-3"
 "$example/store_meeting" >"$scratch/alone.txt" 2>&1 || fail "the example failed" "$scratch/alone.txt"
 for rank in 0 1 2 3; do
-  grep -qx "rank $rank met: $everybody" "$scratch/alone.txt" ||
-    fail "rank $rank did not meet everybody:" "$scratch/alone.txt"
+  grep -qx "rank $rank met: $participants" "$scratch/alone.txt" ||
+    fail "rank $rank did not meet all:" "$scratch/alone.txt"
 done
 grep -qx "all 4 have met" "$scratch/alone.txt" || fail "the meeting has no end:" "$scratch/alone.txt"
 

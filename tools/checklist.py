@@ -5,11 +5,11 @@
     tools/checklist.py --prefix Rdzv --count 187 --reasons docs/internals/rendezvous.md
     tools/checklist.py --prefix Launch --count 154 --reasons docs/internals/architecture.md
 
-A test claims an item with its name: `TEST(StoreTest, Item017AddsUp)` or `def test_item017_adds_up`;
-a name may claim several (`Item030Item031...`). There is a list for the store (prefix Item), one for
-the rendezvous (prefix Rdzv) and one for the launcher (prefix Launch). An item that cannot be tested has a line in the
-reasons file instead: "Item 098: not tested because ...". Prints the items with neither, and whatever
-claims an item that is not on the list or that is also said not to be tested; then the status is 1.
+The name of a test claims an item: `TEST(StoreTest, Item017AddsUp)` or `def test_item017_adds_up`; a name may claim
+several (`Item030Item031...`). There is a list for the store (prefix Item), one for the rendezvous (prefix Rdzv) and one
+for the launcher (prefix Launch). An item that cannot be tested has a line in the reasons file instead: "Item 098: not
+tested because ...". Prints the items with neither, and tests that claim an item that is not on the list or has such a
+line; then the status is 1.
 """
 
 import argparse
@@ -45,7 +45,7 @@ def claims(root, prefix):
 
 
 def problems(claimed, excused, count, prefix):
-    """One line for each thing that is wrong."""
+    """One line for each error."""
     wanted = range(1, count + 1)
     lines = [f"item {item} has no test (name one {prefix}{item:03d}...) and no written reason"
              for item in wanted if item not in claimed and item not in excused]
@@ -53,7 +53,7 @@ def problems(claimed, excused, count, prefix):
               for item in sorted(claimed) if item not in wanted for test in claimed[item]]
     lines += [f"item {item} has a reason for not being tested, but the list ends at {count}"
               for item in sorted(excused) if item not in wanted]
-    lines += [f"item {item} is said not to be tested, but {claimed[item][0]} does"
+    lines += [f"item {item} has a reason why it is not tested, but {claimed[item][0]} does"
               for item in sorted(excused) if item in claimed]
     return lines
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Reports which lines the tests have reached, from what a build with --coverage left behind.
+"""Reports which lines the tests have reached, from the counts of a build with --coverage.
 
     tools/coverage.py BUILD [--least PERCENT] [--missing] [FOLDER...]
 
 BUILD is the build folder; FOLDERs are folders of the repository (default: src/store src/rendezvous src/server
-src/etcd). Prints a table of folders and files, and with --missing the lines that nothing has reached. Ends with status 1 if a folder has
-less than PERCENT (default 90) of its lines covered, and with status 2, and no table, if gcov fails: a figure without some
-of the files would look like any other. Needs gcov of the compiler that built; standard library only.
+src/etcd). Prints a table of folders and files, and with --missing the lines that no test has reached. Ends with status 1
+if a folder has less than PERCENT (default 90) of its lines covered. Ends with status 2 and without a table if gcov
+fails, because the figure would lack some files. Needs gcov of the compiler that built; standard library only.
 
 A line counts if any object file has code for it; it is covered if any of them has run it. Tests (*_test.cc) do not count.
 """
@@ -21,7 +21,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# What gcov says on stderr where nothing is wrong: nothing of an object file has run, or it has no code at all.
+# Harmless messages of gcov on stderr: no code of an object file has run, or it has no code.
 HARMLESS = ("cannot open data file, assuming not executed", "no functions found")
 
 
@@ -30,7 +30,7 @@ class NotMeasured(Exception):
 
 
 def notes(build):
-    """The object files that have something to say: those of which the compiler has written notes."""
+    """The object files with notes of the compiler."""
     found = sorted(build.rglob("*.gcno"))
     if not found:
         raise NotMeasured(f"no .gcno files in {build}: it is no build with --coverage")
@@ -38,22 +38,22 @@ def notes(build):
 
 
 def ask_gcov(note):
-    """What it says about one object file: a JSON object in each line."""
+    """gcov's report about one object file: a JSON object in each line."""
     command = ["gcov", "--json-format", "--stdout", note]
     try:
         done = subprocess.run(command, capture_output=True, text=True, cwd=note.parent, check=False)
     except OSError as failure:
         raise NotMeasured(f"gcov cannot be started: {failure}") from failure
-    # Of counts that it cannot read, or that are of another build, it only complains, and takes them for none.
+    # gcov only warns about counts that it cannot read, or that are from another build, and ignores them.
     complaints = [line for line in done.stderr.splitlines() if not line.endswith(HARMLESS)]
     if done.returncode != 0 or complaints or not done.stdout.strip():
         said = "; ".join(complaints) or "nothing"
-        raise NotMeasured(f"gcov failed for {note}: status {done.returncode}, and it said {said}")
+        raise NotMeasured(f"gcov failed for {note}: status {done.returncode}, and it printed {said}")
     return done.stdout.splitlines()
 
 
 def lines_of(note):
-    """{file: {line: how often it ran}} of one object file, as far as the file is ours and no test."""
+    """{file: {line: how often it ran}} of one object file, for files of this repository that are not tests."""
     found = collections.defaultdict(collections.Counter)
     for text in ask_gcov(note):
         for entry in json.loads(text)["files"]:
@@ -95,7 +95,7 @@ def row(name, lines):
 
 
 def report(total, folders, least, missing):
-    """Prints the table; the folders that are below."""
+    """Prints the table. Returns the folders that are below the limit."""
     below = []
     print(f"{'':<48} {'lines':>6} {'covered':>8} {'':>9}")
     for folder in folders:

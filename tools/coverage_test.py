@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Shows coverage.py on a program of a few lines, and what it says when a folder has too few of them."""
+"""Runs coverage.py on a program of a few lines, and checks its output when a folder is below the limit."""
 
 import contextlib
 import io
@@ -71,7 +71,7 @@ class CoverageTest(unittest.TestCase):
         self.assertEqual(len(self.report({}, 1)[0]), 1)
 
     def failure(self):
-        """Of a whole run; and that it prints no table."""
+        """For a whole run; it must not print a table."""
         out, errors = io.StringIO(), io.StringIO()
         arguments = unittest.mock.patch.object(sys, "argv", ["coverage.py", str(self.root / "build"), "src/core"])
         with arguments, contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
@@ -96,7 +96,7 @@ class CoverageTest(unittest.TestCase):
         subprocess.run(["c++", "--coverage", "-c", "../src/core/empty.cc"], cwd=self.root / "build", check=True)
         self.assertFalse(any(coverage.collect(self.root / "build")["src/core/a.cc"].values()))
 
-    def test_a_gcov_that_says_nothing_or_is_not_there_is_an_error(self):
+    def test_a_gcov_without_output_or_a_missing_gcov_is_an_error(self):
         self.build_and_run()
         tools = self.root / "tools"
         tools.mkdir()
@@ -104,7 +104,7 @@ class CoverageTest(unittest.TestCase):
             self.assertIn("gcov cannot be started", self.failure())
             (tools / "gcov").write_text("#!/bin/sh\n", encoding="ascii")
             (tools / "gcov").chmod(0o755)
-            self.assertRegex(self.failure(), "gcov failed for .*: status 0, and it said nothing")
+            self.assertRegex(self.failure(), "gcov failed for .*: status 0, and it printed nothing")
 
     def test_a_folder_that_is_no_build_with_coverage_is_an_error(self):
         (self.root / "build").mkdir()

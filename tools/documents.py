@@ -13,7 +13,7 @@ import sys
 
 COLUMNS_MAX = 120
 SKIPPED = re.compile(r"\.|build|corpus$|third_party$|node_modules$")
-# Where a document may name a file from: "server/store_hub.cc" is in src.
+# Folders that a document's file names may start from: "server/store_hub.cc" is in src.
 BASES = ("", "src", "include", "lab", "lab/sim")
 ROOMS_MAX = 3
 
@@ -25,7 +25,7 @@ STEP = re.compile(r"^\d+\. `([\w/]+\.(?:cc|h)):\s*([\w:~]+)\(\)`")
 
 
 class Document:
-    """A page, with the lines of its code blocks told apart."""
+    """A page, with the lines of its code blocks marked."""
 
     def __init__(self, root, path):
         self.path = path
@@ -111,7 +111,7 @@ def check_ways(root, page):
         elif not re.search(rf"\b{function.rpartition('::')[2]}\(", source.read_text(encoding="utf-8")):
             yield number, f"src/{file} has no {function}()"
         room = file.split("/")[0]
-        if room != "os":  # The system is below all rooms.
+        if room != "os":  # The room os is below all others.
             rooms.add(room)
         if len(rooms) > ROOMS_MAX:
             yield number, f"the way '{way}' visits {len(rooms)} rooms ({', '.join(sorted(rooms))}), {ROOMS_MAX} are allowed"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Shows every rule of tools/documents.py firing, and staying quiet where it should."""
+"""Shows every rule of tools/documents.py firing, and not firing where it should not."""
 
 import pathlib
 import tempfile

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Formats the C++ files in place; with --check it only says which ones differ, and ends with status 1 if any does.
+# Formats the C++ files in place. With --check it only prints which ones differ, and ends with status 1 if any does.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-FORMAT=${CLANG_FORMAT:-clang-format}  # Debian 12's, version 14; others may disagree about details.
+FORMAT=${CLANG_FORMAT:-clang-format}  # Debian 12's, version 14; other versions may format differently.
 mode=(-i)
 case ${1:-} in
   "") ;;

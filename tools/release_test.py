@@ -53,7 +53,7 @@ class ReleaseTest(unittest.TestCase):
         with self.assertRaisesRegex(release.Refused, "v1.2.3 is there already"):
             release.release(self.root, "2031-02-03")
 
-    def test_what_is_missing_is_said(self):
+    def test_missing_items_are_reported(self):
         self.commit("## 1.2.2 (unreleased)\n\n* New.\n")
         self.refused("no section '## 1.2.3 .unreleased.'")
         self.commit("## 1.2.3 (unreleased)\n\n## 1.2.2 (2030-01-01)\n")

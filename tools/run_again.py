@@ -1,23 +1,25 @@
 #!/usr/bin/env python3
-"""Runs a GoogleTest program; what fails is run once more, each test alone, and has to pass then.
+"""Runs a GoogleTest program. Failed tests run once more, each alone, and must pass then.
 
     tools/run_again.py LOG PROGRAM [OPTION...]
 
-All that the program says goes to LOG. Prints which tests failed, and how they did alone. Status 0: all tests passed, or
-those that failed passed alone; 1: not; a program that ended in another way than with failed tests is not run again, for
-nobody knows what it left out. For runs whose tests have to share the machine with instrumented ones, as those of
-scripts/coverage; the tests proper (scripts/test) give nothing a second chance. Standard library only.
+All output of the program goes to LOG. Prints which tests failed, and their results alone. Status 0: all tests passed, or
+the failed ones passed alone; 1: not. A program that ended in another way than with failed tests is not run again,
+because it may have left out tests.
+
+This is for runs that share the machine with instrumented tests, as those of scripts/coverage. scripts/test does not
+repeat failed tests. Standard library only.
 """
 
 import re
 import subprocess
 import sys
 
-FAILED_TESTS = 1  # GoogleTest's status
+FAILED_TESTS = 1  # GoogleTest's exit status
 
 
 def run(log, command):
-    """Its status, and what it said."""
+    """Its status and its output."""
     began = log.tell()
     status = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False).returncode
     log.seek(began)
@@ -31,7 +33,7 @@ def failed_in(said):
 
 
 def passes_alone(log, command, test):
-    """A filter that fits no test would pass, too."""
+    """A filter without a match would pass, too."""
     status, said = run(log, [*command, f"--gtest_filter={test}"])
     return status == 0 and "[  PASSED  ] 1 test." in said
 
@@ -51,7 +53,7 @@ def main(log_path, program, *options):
     for test in failed:
         print(f"{program}: {test} failed" + (", and alone again" if test in stubborn else ", and passed alone"))
     if stubborn:
-        print(f"{program}: all that was said is in {log_path}")
+        print(f"{program}: the whole output is in {log_path}")
     return 1 if stubborn else 0
 
 

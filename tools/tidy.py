@@ -19,7 +19,7 @@ CODE = {".h", ".cc"}
 TEXT = CODE | {".py", ".sh", ".md", ".cmake", ".txt", ".json", ".toml", ".yaml", ".yml", ".in", ""}
 # A fuzzer's corpus is bytes, whatever they look like.
 SKIPPED_FOLDERS = re.compile(r"\.(?!ci$|github$)|__pycache__$|third_party$|corpus$|build")
-# These two must name what they ban.
+# These two files must name what they ban.
 ABOUT_THE_RULES = {"tools/tidy.py", "tools/tidy_test.py"}
 
 # --- The rules' numbers and tables ------------------------------------------------------------
@@ -43,7 +43,7 @@ ARROWS = {
     "load": _BELOW_SERVER | {"server", "etcd"},
     "sim": _BELOW_SERVER | {"server", "etcd", "launch"},
     "program": _BELOW_SERVER | {"server", "etcd", "launch", "cli", "load", "sim"},
-    # A user among users, but for what its own files share.
+    # It uses the public headers only.
     "python": {"muster"},
 }
 LAB = {"load", "sim", "program"}
@@ -64,7 +64,7 @@ GUESTS = [
 TEST_LIBRARIES = r"(gtest|gmock|rapidcheck)(/|\.h)"
 # System headers (all <...> that are neither C++'s nor a guest's).
 SYSTEM_ROOMS = ("os", "launch", "cli", "python", *LAB)
-# Those that unit tests may include everywhere: to measure memory.
+# Headers that unit tests may include everywhere: to measure memory.
 SYSTEM_FOR_TESTS = {"malloc.h"}
 
 STANDARD_HEADERS = set("""
@@ -81,9 +81,9 @@ STANDARD_HEADERS = set("""
 
 
 class Ban:
-    """A pattern, where it is banned, where it is not after all, and what to write instead.
+    """A pattern, where it is banned, its exceptions, and what to write instead.
 
-    What the pattern's group "fine" matches is let through.
+    A match with the group "fine" is allowed.
     """
 
     def __init__(self, pattern, where, unless, what, instead):
@@ -98,16 +98,16 @@ _AND_TESTS = _OURS + ("tests/", "python/")
 _CLOCK_READERS = ("src/os/", "src/cli/", "lab/load/", "lab/program/", "lab/sim/", "lab/histories/", "src/store/hash_store", "src/etcd/grpc/",
                   "src/launch/workers/")
 
-# What hands errors on as values.
+# Code that returns errors as values.
 _WITHOUT_EXCEPTIONS = (
     "src/base/", "src/os/", "src/store/core/", "src/store/wire/", "src/store/client/", "src/rendezvous/core/",
     "src/rendezvous/wire/", "src/rendezvous/session/session_hub", "src/rendezvous/session/session_link",
-    "src/rendezvous/session/session_view", "src/rendezvous/document/c10d_cell",
-    "src/rendezvous/document/rendezvous_driver", "src/rendezvous/document/shared_document", "src/server/client_connection",
-    "src/server/shared_store", "src/server/server_loop", "src/etcd/grpc/", "src/launch/core/", "src/launch/options/",
-    "src/launch/workers/", "src/launch/logs/", "lab/load/", "include/")
+    "src/rendezvous/session/session_view", "src/rendezvous/document/rendezvous_driver",
+    "src/rendezvous/document/shared_document", "src/server/client_", "src/server/shared_store",
+    "src/server/server_loop", "src/etcd/grpc/", "src/launch/core/", "src/launch/options/", "src/launch/workers/",
+    "src/launch/logs/", "lab/load/", "include/")
 
-# Looked for in code, that is, outside comments and string literals.
+# Searched in code, outside comments and string literals.
 CODE_BANS = [
     Ban(r"\bstd::random_device\b", ("src/", "include/", "lab/"), ("src/cli/", "lab/program/"), "std::random_device",
         "the Prng you were given (src/cli seeds it)"),
@@ -120,7 +120,7 @@ CODE_BANS = [
         "a wait on the condition itself (in src a timer of the loop, in tests EventuallyTrue)"),
     Ban(r"\bthrow\b", _WITHOUT_EXCEPTIONS, (), "throw",
         "a Result; only the public classes turn errors into exceptions"),
-    # A private constructor leaves `unique_ptr<T>(new T)`; there the owner stands right beside it.
+    # A private constructor needs `unique_ptr<T>(new T)`; there the owner is next to it.
     Ban(r"(?P<fine>\b(unique|shared)_ptr<[^;{}]*?>\s*\w*\(\s*new\b)|\bnew\b(?!\s*>)", _OURS,
         ("src/os/uv/", "lab/sim/"), "new", "std::make_unique or a value"),
     Ban(r"(?<!=)(?<!= )(?<!operator )\bdelete\b", _OURS, ("src/os/uv/", "lab/sim/"), "delete",
@@ -129,7 +129,7 @@ CODE_BANS = [
         "std:: where it is needed"),
 ]
 
-# Looked for in the whole text of every file.
+# Searched in the whole text of every file.
 TEXT_BANS = [
     Ban(r"\bpkill\b|\bkillall\b", ("",), (), "ending processes by their name",
         "kill with the process id you started"),
@@ -189,7 +189,7 @@ class SourceFile:
         parts = self.path.split("/")
         if parts[0] == "python":
             return parts[0]
-        if parts[0] == "lab":  # The fuzzers and the histories are built with the tests' helpers.
+        if parts[0] == "lab":  # The fuzzers and the histories use the tests' helpers.
             return parts[1] if parts[1] in LAB else None
         return parts[1] if parts[0] == "src" and len(parts) > 2 else None
 
@@ -198,7 +198,7 @@ class SourceFile:
 
     def includes(self):
         """(line number, "<" or a quote, path) of each include."""
-        # A directive that was commented out is blank in `code`, but so is a quoted path: look in both.
+        # A directive that was commented out is blank in `code`, but so is a quoted path: check both.
         pattern = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"\n]+)[>"]', re.MULTILINE)
         for match in pattern.finditer(self.text):
             if "#" in self.code[match.start():match.end()]:
@@ -226,7 +226,7 @@ def _folder_of(room):
 
 
 def check_arrows(file):
-    """A room includes only those below it, and what is pure only what is pure."""
+    """A room includes only those below it, and a pure folder only pure ones."""
     room = file.room()
     for line, kind, path in file.includes():
         if kind != '"':
@@ -236,7 +236,7 @@ def check_arrows(file):
             if not path.startswith("muster/"):
                 yield line, f'a public header includes "{path}"; use muster/* and C++ headers only'
         elif room is None or (file.is_test and target in ("support", "tests")):
-            continue  # What the tests share, in tests/support.
+            continue  # Helpers of the tests, in tests/support.
         elif room not in ARROWS:
             yield line, f"src/{room} has no place in the architecture; give it one in tools/tidy.py"
         elif target not in ARROWS[room] | {room, "base"} and not (room == "python" and target == "python"):
@@ -282,12 +282,12 @@ def _matches(bans, file, text):
 
 
 def check_code_bans(file):
-    """Words that have no place in code."""
+    """Text that is banned in code."""
     return _matches(CODE_BANS, file, file.code)
 
 
 def check_text_bans(file):
-    """Words that have no place in any file."""
+    """Text that is banned in every file."""
     if file.path in ABOUT_THE_RULES:
         return ()
     return _matches(TEXT_BANS, file, file.text)
@@ -307,7 +307,7 @@ def check_skips(file):
 
 
 def check_header_form(file):
-    """A header opens with a comment and has its guard."""
+    """A header starts with a comment and has its guard."""
     if not file.is_header:
         return
     if not file.lines[0].startswith(("//", "/*")):
@@ -388,7 +388,7 @@ def functions(code):
                 inside += 1
             elif _opens_value(head):
                 stack.append("value")
-                continue  # The head goes on after it.
+                continue  # The head continues after it.
             elif _opens_function(head):
                 stack.append(head_start + len(head) - len(head.lstrip()))
                 inside = 1

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Shows each rule of tidy.py firing on a small bad sample, and leaving its good twin alone."""
+"""Shows each rule of tidy.py firing on a small bad sample, and not on its good twin."""
 
 import pathlib
 import sys
@@ -25,7 +25,7 @@ class TidyTest(unittest.TestCase):
         path.write_text(text, encoding="utf-8")
 
     def violations(self, files):
-        """What tidy says about a tree with these files and no others."""
+        """The violations in a tree with these files and no others."""
         for path in sorted(self.root.rglob("*"), reverse=True):
             path.rmdir() if path.is_dir() else path.unlink()
         for path, text in files.items():

@@ -1,13 +1,13 @@
-// A worker of an elastic job: it may be killed, and start again among fewer or more others, and the
-// job's result is the same.
+// A worker of an elastic job. It may be killed and restarted among fewer or more others; the result
+// of the job is the same.
 //
 //   muster run --standalone --nproc-per-node=4 --no-python elastic_worker CHECKPOINT [STEPS
 //   [SECONDS]]
 //
 // All workers together add up the numbers from 1 on, a thousand in each of STEPS steps. A step
-// takes SECONDS, so that there is something to see. Who does which part of a step depends on how
-// many they are; the sum does not. Rank 0 keeps what is done in the file CHECKPOINT, which all
-// nodes must see. At the end it compares: a step that was lost, or done twice, would show.
+// takes SECONDS, so that the job can be watched. The share of each worker depends on their number;
+// the sum does not. Rank 0 keeps the progress in the file CHECKPOINT, which all nodes must see.
+// Finally it compares the sum: a step that was lost, or done twice, would show.
 #include <muster/error.h>
 #include <muster/tcp_store.h>
 
@@ -26,7 +26,7 @@ namespace {
 
 constexpr int64_t kNumbersPerStep = 1000;
 
-// What `muster run` (or torchrun) has put into this process's environment.
+// What `muster run` (or torchrun) has put into the environment.
 std::string Told(const char* name) {
   const char* value = std::getenv(name);
   if (value == nullptr)
@@ -34,7 +34,7 @@ std::string Told(const char* name) {
   return value;
 }
 
-// What has been done so far: as text, "STEPS SUM", in the file and in the store.
+// The progress so far: as text, "STEPS SUM", in the file and in the store.
 struct Progress {
   int64_t steps = 0;
   int64_t sum = 0;
@@ -55,7 +55,7 @@ Progress Load(const std::string& path) {
   return std::getline(file, line) ? Progress::FromText(line) : Progress{};
 }
 
-// The old state or the new one, never half of it: a worker may be killed at any moment.
+// The old state or the new one, never a part: a worker may be killed at any moment.
 void Save(const std::string& path, const Progress& progress) {
   const std::string draft = path + ".new";
   if (!(std::ofstream(draft) << progress.ToText() << std::endl)) {
@@ -89,19 +89,20 @@ class Worker {
   }
 
  private:
-  // All go on from where rank 0 says: only one may decide, or two could read different files.
+  // All workers continue from rank 0's state: only one may decide, because two could read different
+  // files.
   Progress Begin() {
     if (rank_ == 0) store_.Set("resume", Load(checkpoint_).ToText());
     const Progress progress = Progress::FromText(store_.Get("resume"));
     if (progress.steps == 0) {
       std::printf("rank %ld of %ld begins\n", rank_, world_);
     } else {
-      std::printf("rank %ld of %ld goes on after step %ld\n", rank_, world_, progress.steps);
+      std::printf("rank %ld of %ld continues after step %ld\n", rank_, world_, progress.steps);
     }
     return progress;
   }
 
-  // Each adds its share. Behind the barrier all shares are in.
+  // Each adds its share. After the barrier all shares are there.
   Progress Step(const Progress& before) {
     const std::string name = "step/" + std::to_string(before.steps);
     const int64_t first = before.steps * kNumbersPerStep + 1;
@@ -119,7 +120,7 @@ class Worker {
   const double seconds_;
   const int64_t rank_ = std::stol(Told("RANK"));
   const int64_t world_ = std::stol(Told("WORLD_SIZE"));
-  // The launcher serves it, a new and empty one for each round.
+  // The launcher serves it: a new, empty store for each round.
   muster::TcpStore store_{Told("MASTER_ADDR"),
                           {.port = static_cast<uint16_t>(std::stoi(Told("MASTER_PORT")))}};
 };

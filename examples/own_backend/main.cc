@@ -1,4 +1,4 @@
-// A rendezvous whose state lives where you like: here, in a variable of this process. Three nodes
+// A rendezvous whose state can be kept anywhere: here, in a variable of this process. Three nodes
 // (threads) meet through it and print their ranks.
 #include <any>
 #include <cstdint>

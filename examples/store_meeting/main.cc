@@ -1,11 +1,10 @@
-// A meeting: participants who know nothing but the address of a store find out who else is there.
+// A meeting: participants that know only the address of a store find each other.
 //
 //   store_meeting                        a server and four participants, all in this process
 //   store_meeting HOST:PORT RANK WORLD   one participant of WORLD, at a server that runs elsewhere
 //
-// The second form is what a real job looks like: start a server with `muster serve`, then this
-// program once per machine, with the ranks 0 to WORLD-1. Any TCPStore server will do, PyTorch's
-// too.
+// The second form is that of a real job: start a server with `muster serve`, then this program once
+// on each machine, with the ranks 0 to WORLD-1. Any TCPStore server will do, PyTorch's too.
 #include <muster/store_server.h>
 #include <muster/tcp_store.h>
 
@@ -36,19 +35,19 @@ Address ParseAddress(const std::string& text) {
   return {host, static_cast<uint16_t>(std::stoi(text.substr(colon + 1)))};
 }
 
-// What one participant does, be it a thread or a whole machine.
+// One participant, in a thread or on a machine of its own.
 void Attend(const Address& server, int rank, int world) {
-  // Connecting repeats until somebody answers, so it does not matter who starts first. The timeout
-  // also bounds every wait below: a participant that never comes is an error here, never a hang.
+  // Connecting retries until a server answers, so the order of starts does not matter. The timeout
+  // also limits every wait below: if a participant never comes, the result is an error, not a hang.
   muster::TcpStoreOptions options;
   options.port = server.port;
   options.timeout = 30s;
   muster::TcpStore store(server.host, options);
 
-  // Tell the others. Real jobs put their address here.
+  // Publish the own name. Real jobs put their address here.
   store.Set("meeting/name/" + std::to_string(rank), "participant-" + std::to_string(rank));
 
-  // Wait for everybody. A barrier's key serves once; the next meeting takes another one.
+  // Wait for all. A barrier's key works once; the next meeting needs another one.
   store.Barrier("meeting/0", world);
 
   // From here on all names are in the store, and no read waits.
@@ -60,16 +59,16 @@ void Attend(const Address& server, int rank, int world) {
   for (const std::string& name : store.MultiGet(keys)) line += " " + name;
   std::printf("%s\n", line.c_str());
 
-  // Whoever is last to leave knows that nobody needs the server any more.
+  // The last participant that leaves knows that the server is not needed any more.
   if (store.Add("meeting/left", 1) == world) std::printf("all %d have met\n", world);
 }
 
-// The whole meeting in one process. Each thread has a TcpStore of its own: a store does one thing
-// at a time, and a thread that waits in it would hold up the others.
+// The whole meeting in one process. Each thread has a TcpStore of its own: a store executes one
+// call at a time, and a thread that waits in it would delay the others.
 void MeetHere(int world) {
   muster::StoreServerOptions options;
   options.host = "127.0.0.1";
-  options.port = 0;  // Any free one; port() tells which.
+  options.port = 0;  // Any free port; port() returns it.
   const muster::StoreServer server(options);
   std::printf("the store listens on %s\n", server.address().c_str());
 
@@ -105,7 +104,7 @@ int main(int argc, char** argv) {
       std::fprintf(stderr, "usage: %s [HOST:PORT RANK WORLD]\n", argv[0]);
       return 2;
     }
-  } catch (const muster::DistError& error) {  // The root of everything muster throws about a store.
+  } catch (const muster::DistError& error) {  // The base of muster's exceptions.
     std::fprintf(stderr, "the meeting failed: %s\n", error.what());
     return 1;
   } catch (const std::exception& error) {

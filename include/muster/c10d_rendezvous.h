@@ -18,14 +18,12 @@ namespace muster {
 std::unique_ptr<RendezvousBackend> CreateC10dBackend(std::shared_ptr<Store> store,
                                                      const std::string& run_id);
 
-/// `store`: another connection to the same data, for everything else.
-using C10dBackendAndStore = std::pair<std::unique_ptr<RendezvousBackend>, std::shared_ptr<Store>>;
-
-/// Options: store_type (tcp, file), is_host (default: whether the endpoint is this machine) and
-/// read_timeout (seconds, 60). Hosts the store where that is decided; if it is not decided but the
-/// endpoint is here and its port taken, connects instead. RendezvousConnectionError,
-/// std::invalid_argument.
-C10dBackendAndStore CreateC10dBackend(const RendezvousParameters& parameters);
+/// The backend, and another connection to the same data, for everything else. Options: store_type
+/// (tcp, file), is_host (default: whether the endpoint is this machine) and read_timeout (seconds,
+/// 60). Hosts the store where that is decided; if it is not decided but the endpoint is here and
+/// its port taken, connects instead. RendezvousConnectionError, std::invalid_argument.
+std::pair<std::unique_ptr<RendezvousBackend>, std::shared_ptr<Store>> CreateC10dBackend(
+    const RendezvousParameters& parameters);
 
 /// A dynamic rendezvous on it: what the registry makes for "c10d".
 RendezvousHandlerPtr CreateC10dHandler(const RendezvousParameters& parameters);

@@ -31,6 +31,13 @@ struct CoordinatedRendezvousOptions {
   int64_t max_nodes = 1;
   std::chrono::milliseconds last_call{
       30'000};  ///< From reaching min_nodes to completing the round.
+  /// The same when a round re-forms after it has lost a member; without a loss, nothing is waited
+  /// for. At most last_call.
+  std::chrono::milliseconds reform_timeout{500};
+  /// Nodes that come within this time after a round has re-formed wait in silence: its members are
+  /// notified when as many wait as are missing, or when it is over. 0: of each at once.
+  std::chrono::milliseconds rejoin_window{10'000};
+  int64_t expected = 0;  ///< A first round with so many nodes has no last call; 0: unknown.
   std::chrono::milliseconds keep_alive_interval{1'000};
   int64_t keep_alive_max_attempt = 3;    ///< A node silent for so many intervals is declared lost.
   std::chrono::milliseconds grace{300};  ///< For a node whose connection broke to come back.
@@ -44,9 +51,10 @@ struct CoordinatedRendezvousOptions {
   RendezvousEventSink events{};                      ///< Null: the process's sink.
   std::function<void(std::string_view line)> log{};  ///< Messages for people; null: stderr.
 
-  /// From parameters and their options is_host, join_timeout, last_call_timeout, close_timeout,
-  /// keep_alive_interval, grace (seconds, also fractions), keep_alive_max_attempt, rank_policy and
-  /// label. std::invalid_argument says what is wrong.
+  /// From parameters and their options is_host, join_timeout, last_call_timeout,
+  /// reform_timeout, rejoin_window, close_timeout, keep_alive_interval, grace (seconds, also
+  /// fractions), expected, keep_alive_max_attempt, rank_policy and label. std::invalid_argument
+  /// says what is wrong.
   static CoordinatedRendezvousOptions From(const RendezvousParameters& parameters);
   void Validate() const;
 };

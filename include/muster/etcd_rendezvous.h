@@ -1,14 +1,11 @@
-// EtcdRendezvousHandler, the backend "etcd": the nodes meet in a cluster of etcd (v3), and one of
-// them leads. The job survives the loss of any machine, also of that one.
+// The backend "etcd": the nodes meet in a cluster of etcd (v3), and one of them leads. The job
+// survives the loss of any machine, also of that one.
 //
 // docs/internals/etcd.md describes the keys.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
-#include <functional>
-#include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -18,12 +15,6 @@
 #include "muster/rendezvous_parameters.h"
 
 namespace muster {
-
-class Etcd;
-class Loop;
-class System;
-template <typename T>
-class Result;
 
 struct EtcdRendezvousOptions {
   static constexpr std::string_view kDefaultPrefix = "/muster";
@@ -39,6 +30,13 @@ struct EtcdRendezvousOptions {
   int64_t max_nodes = 1;
   std::chrono::milliseconds last_call{
       30'000};  ///< From reaching min_nodes to completing the round.
+  /// The same when a round re-forms after it has lost a member; without a loss, nothing is waited
+  /// for. At most last_call.
+  std::chrono::milliseconds reform_timeout{500};
+  /// Nodes that come within this time after a round has re-formed wait in silence: its members are
+  /// notified when as many wait as are missing, or when it is over. 0: of each at once.
+  std::chrono::milliseconds rejoin_window{10'000};
+  int64_t expected = 0;  ///< A first round with so many nodes has no last call; 0: unknown.
   /// A node that is silent for so many intervals is declared lost. That is its lease, in whole
   /// seconds, at least 2. The default outlasts a change of etcd's own leader, also of one that is
   /// cut off, which takes up to 5 s.
@@ -55,49 +53,23 @@ struct EtcdRendezvousOptions {
   std::string backend = "etcd";
 
   /// From parameters and the options of EtcdOptions, and join_timeout (or timeout, its name in
-  /// torchrun's etcd), last_call_timeout, close_timeout, keep_alive_interval (seconds, also
-  /// fractions), keep_alive_max_attempt, rank_policy and label. std::invalid_argument names the
-  /// option.
+  /// torchrun's etcd), last_call_timeout, reform_timeout, rejoin_window, close_timeout,
+  /// keep_alive_interval (seconds, also fractions), expected, keep_alive_max_attempt, rank_policy
+  /// and label. std::invalid_argument names the option.
   static EtcdRendezvousOptions From(const RendezvousParameters& parameters);
   void Validate() const;
 };
 
-class EtcdRendezvousHandler final : public RendezvousHandler {
- public:
-  /// Connects later, and retries until a call's timeout. In the component muster::etcd.
-  explicit EtcdRendezvousHandler(EtcdRendezvousOptions options);
-  /// With other clients and another system than this process, for simulations.
-  using Connector = std::function<Result<std::shared_ptr<Etcd>>(Loop&)>;
-  EtcdRendezvousHandler(EtcdRendezvousOptions options, Connector connect, System& around);
-  ~EtcdRendezvousHandler() override;
-
-  std::string node() const override;
-
-  using RendezvousHandler::SetClosed;
-  std::string GetBackend() const override;
-  std::string GetRunId() const override;
-  /// Unless TORCH_DISABLE_SHARE_RDZV_TCP_STORE is 1.
-  bool UseAgentStore() const override;
-  bool AllowsConcurrentCalls() const override;
-  /// Returns as soon as the round is complete. RendezvousConnectionError: etcd is out of reach for
-  /// all of join_timeout, or refuses access; RendezvousStateError: a key of the run holds a value
-  /// that cannot be read.
-  RendezvousInfo NextRendezvous() override;
-  /// These two cost no round trip: the leader reports changes.
-  bool IsClosed() override;
-  int64_t NumNodesWaiting() override;
-  void SetClosed(std::string_view reason) override;
-  /// Any thread. Reports the loss of the lease also while etcd is out of reach.
-  std::optional<MembershipEvent> AwaitEvent(std::chrono::milliseconds time) override;
-  bool StopWaiting() override;
-  void Leave() override;
-  bool Shutdown() override;
-  WaitReport DescribeWait() const override;
-
- private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
-};
+/// The handler. Connects later, and keeps trying until a call's time is over. In the component
+/// muster::etcd.
+///
+/// NextRendezvous() returns as soon as the round is complete. RendezvousConnectionError: etcd is
+/// out of reach for all of join_timeout, or refuses access; RendezvousStateError: a key of the run
+/// holds a value that cannot be read. IsClosed() and NumNodesWaiting() cost no round trip: the
+/// leader reports changes. AwaitEvent() reports the loss of the lease also while etcd is out of
+/// reach. Other calls may be made while one waits. UseAgentStore() is true unless
+/// TORCH_DISABLE_SHARE_RDZV_TCP_STORE is 1.
+RendezvousHandlerPtr CreateEtcdHandler(EtcdRendezvousOptions options);
 
 /// What the registry makes for "etcd" and "etcd-v2", once EnableEtcd() was called. In the component
 /// muster::etcd.

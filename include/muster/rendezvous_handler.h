@@ -68,7 +68,11 @@ struct WaitReport {
   std::string first{};                  ///< kBootstrap: the round's rank 0, if it is known.
   int64_t awaited = 0;                  ///< Nodes that must still join, or (kNextRound) leave.
   std::optional<std::chrono::milliseconds> last_call_left{};
-  std::optional<std::chrono::milliseconds> time_left{};  ///< Until the waiting call gives up.
+  /// kNextRound: the members are not notified of waiting nodes before that, because their round
+  /// re-formed so long ago (if that is known).
+  std::optional<std::chrono::milliseconds> held_left{};
+  std::optional<std::chrono::milliseconds> held_for{};
+  std::optional<std::chrono::milliseconds> time_left{};  ///< Until the waiting call times out.
 
   /// One sentence: "round 0: 3 of 4 nodes are here (a_1_0, b_7_0, c_9_0), 1 more is needed; gives
   /// up in 588 s".
@@ -79,7 +83,7 @@ struct WaitReport {
 /// What happens to a round, or to this node's place in it, while its workers run.
 struct MembershipEvent {
   enum class Kind {
-    kMemberLost,    ///< `who` died or fell silent, and `why`.
+    kMemberLost,    ///< `who` was lost, and `why`.
     kNodesWaiting,  ///< `waiting` nodes wait for the next round.
     kPlaceLost,     ///< This node is no longer in the round; the others continue. `why`.
     kClosed,        ///< By `who`, if that is known.
@@ -145,10 +149,10 @@ class RendezvousHandler {
   /// Any thread. False: this backend cannot; call AwaitEvent() with shorter times instead.
   virtual bool StopWaiting() { return false; }
 
-  /// Gives up this node's place in the round, and nothing else: the others go on.
+  /// Releases this node's place in the round, and nothing else: the others continue.
   virtual void Leave() {}
 
-  /// Gives up this node's part. Whether that worked.
+  /// Ends this node's part in the rendezvous. Whether that worked.
   virtual bool Shutdown() = 0;
 
   virtual WaitReport DescribeWait() const { return {}; }

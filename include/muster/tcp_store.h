@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "muster/store.h"
+#include "muster/backed_store.h"
 #include "muster/store_server.h"
 
 namespace muster {
@@ -38,40 +38,16 @@ struct TcpStoreOptions {
   void Validate() const;
 };
 
-class TcpStore final : public Store {
+/// Barrier() is one request: the server counts the participants. It needs muster's server, or
+/// PyTorch's from 2.12 on.
+class TcpStore final : public BackedStore {
  public:
   /// Connects, and retries until the timeout while there is no answer. NetworkError if it stays
   /// that way; StoreTimeoutError if the other workers do not come.
   TcpStore(std::string host, const TcpStoreOptions& options);
-  ~TcpStore() override;
 
-  using Store::Barrier;
-  using Store::Wait;
-  void Set(std::string_view key, std::string_view value) override;
-  std::string Get(std::string_view key) override;
-  int64_t Add(std::string_view key, int64_t delta) override;
-  std::string CompareSet(std::string_view key, std::string_view expected,
-                         std::string_view desired) override;
-  bool Check(const std::vector<std::string>& keys) override;
-  void Wait(const std::vector<std::string>& keys, milliseconds timeout) override;
-  bool DeleteKey(std::string_view key) override;
-  int64_t GetNumKeys() override;
-  std::vector<std::string> ListKeys() override;
-  void Append(std::string_view key, std::string_view suffix) override;
-  std::vector<std::string> MultiGet(const std::vector<std::string>& keys) override;
-  void MultiSet(const std::vector<std::string>& keys,
-                const std::vector<std::string>& values) override;
-  bool HasExtendedApi() const override { return true; }
-  void QueuePush(std::string_view key, std::string_view value) override;
-  std::string QueuePop(std::string_view key, PopMode mode = PopMode::kWait) override;
-  int64_t QueueLen(std::string_view key) override;
-  /// One request: the server counts the participants. Needs muster's server, or PyTorch's from 2.12
-  /// on.
-  void Barrier(std::string_view key, int64_t world_size, milliseconds timeout) override;
   /// A new connection; it does not keep the server alive.
   std::shared_ptr<Store> Clone() override;
-  milliseconds Timeout() const override;
-  void SetTimeout(milliseconds timeout) override;
 
   /// One round trip that touches no key.
   void Ping();
@@ -82,12 +58,8 @@ class TcpStore final : public Store {
   /// Whether the server lives in this object.
   bool is_server() const;
 
-  struct Impl;
   /// For muster's own use.
-  explicit TcpStore(std::unique_ptr<Impl> impl);
-
- private:
-  std::unique_ptr<Impl> impl_;
+  explicit TcpStore(std::unique_ptr<StoreBackend> connected);
 };
 
 }  // namespace muster

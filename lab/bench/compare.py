@@ -3,21 +3,23 @@
 
     lab/bench/compare.py --muster build/release/muster [--out build/compare] [--rounds 20] [--seconds 0.15]
 
-The load comes from `muster-lab bench`, which speaks the plain protocols and checks every reply. The servers
-run all the time. In each round, at each operation, they are loaded one right after the other, a short
-while each: that is a turn. Other work, on this machine or on others that share its hardware, slows one server's
-share of a turn down, often to half, and not its neighbour's: of one pair of servers, ratios within a turn went from
-0.8 to 3.8 in one run. So there are many turns, most of them where the bars are close; a ratio is taken within each
-turn, and the table shows medians over all of them. Where a number comes from a few repetitions, the least disturbed
-one is the fastest. CPU time per operation is the steadiest figure where other work shares the machine.
+The load comes from `muster-lab bench`, which speaks the plain protocols and checks every reply. The servers run all the
+time. In each round, and for each operation, each server is loaded for a short time, one right after the other: that is
+a turn.
 
-Who runs on which core is settled beforehand, or the scheduler's choices would be what is measured: under
-load, a server with one thread has a core for itself and the generator another one; latency and wakes are
-measured with both sides on one core, where no sleeping core has to be woken. A server with several threads
-is judged where the machine has a core for each of them besides the generator's; elsewhere it is shown.
+Other work, on this machine or on others that share its hardware, slows down one server's share of a turn, often to
+half, and not the next one's. Ratios of one pair of servers, within a turn, were between 0.8 and 3.8 in one run. So
+there are many turns, most of them where the ratios are close to the bars. A ratio is taken within each turn, and the
+table shows medians over all turns. Where a number comes from a few repetitions, the fastest one counts, because it was
+disturbed least. CPU time per operation is the steadiest figure where other work shares the machine.
 
-Writes compare.json and compare.txt into the folder --out, and the table to stdout. Ends with status 1 if
-a server gave a wrong answer. Standard library only.
+Cores are assigned beforehand; otherwise the scheduler's choices would be measured. Under load, a server with one thread
+has a core for itself, and the generator another one. Latency and wakes are measured with both sides on one core, where
+no sleeping core has to be woken. A server with several threads is judged where the machine has a core for each of them
+and one for the generator; elsewhere its figures are only shown.
+
+Writes compare.json and compare.txt into the folder --out, and the table to stdout. Ends with status 1 if a server gave
+a wrong answer. Standard library only.
 """
 
 import argparse
@@ -47,15 +49,15 @@ VALUE_BYTES = 64
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
-    """How much of everything; what decides how long the comparison takes."""
+    """The sizes of everything; they decide how long the comparison takes."""
 
     rounds: int
-    seconds: float  # Of load, for each server, operation and depth in each round.
+    seconds: float  # of load, for each server, operation and depth in each round
     latency_seconds: float
     connections: int
     waiters: tuple
     wakes: int
-    repetitions: int  # Of what is not done in rounds.
+    repetitions: int  # of measurements that are not done in rounds
 
 
 TINY = Sizes(rounds=1, seconds=0.05, latency_seconds=0.1, connections=100, waiters=(0, 10), wakes=10, repetitions=1)
@@ -69,7 +71,7 @@ def machine_busy():
 
 
 def on_cores(cores, pid=0):
-    """Keeps all threads of a process, and what it starts from now on, on these cores. 0: this process."""
+    """Keeps all threads of a process, and processes that it starts later, on these cores. 0: this process."""
     for thread in os.listdir(f"/proc/{pid or os.getpid()}/task"):
         os.sched_setaffinity(int(thread), cores)
 
@@ -84,7 +86,7 @@ class Comparison:
         self.sizes = sizes
         self.running = []
         self.missing = []
-        self.turns = []  # Each with the results of all servers.
+        self.turns = []  # one for each, with the results of all servers
         self.errors = 0
         self.cores = sorted(os.sched_getaffinity(0))
 
@@ -92,7 +94,7 @@ class Comparison:
 
     def start(self):
         self.one = self.add(lambda: servers.Muster(self.program, 1))
-        self.torch = self.add(servers.Torch)  # Right after the one that it is compared with.
+        self.torch = self.add(servers.Torch)  # right after the one that it is compared with
         self.many = self.add(lambda: servers.Muster(self.program, max(2, os.cpu_count() or 1)))
         self.redis = self.add(servers.Redis)
         if self.one is None or self.many is None:
@@ -115,7 +117,7 @@ class Comparison:
     # --- Measuring ---
 
     def bench(self, *arguments):
-        """Runs `muster-lab bench` and returns what it says."""
+        """Runs `muster-lab bench` and returns its output."""
         done = subprocess.run([servers.lab_of(self.program), "bench", *map(str, arguments), "--json"], stdout=subprocess.PIPE,
                               text=True, check=False)
         if not done.stdout:
@@ -133,7 +135,7 @@ class Comparison:
         return result
 
     def load_apart(self, server, op, depth):
-        """The server on one core and the generator on another, if the server has one thread and there are two."""
+        """The server on one core and the generator on another, if the server has one thread and there are two cores."""
         apart = server is not self.many and len(self.cores) > 1
         on_cores(self.cores[:1] if apart else self.cores, server.pid)
         on_cores(self.cores[1:2] if apart else self.cores)
@@ -144,7 +146,7 @@ class Comparison:
 
     @contextlib.contextmanager
     def together(self, server=None):
-        """On one core: this process and what it starts, and the server."""
+        """Puts this process, its children and the server on one core."""
         try:
             on_cores(self.cores[:1])
             if server is not None:
@@ -164,14 +166,14 @@ class Comparison:
                 "other_cores": round(max(0.0, others / (time.monotonic() - started)), 3)}
 
     def own_busy(self):
-        """Seconds of CPU time of the servers and of the load generators so far."""
+        """Seconds of CPU time that the servers and the load generators have used."""
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         return used.ru_utime + used.ru_stime + sum(server.cpu_seconds() for server in self.running)
 
     def rounds(self):
         for number in range(self.sizes.rounds):
             self.say(f"round {number + 1} of {self.sizes.rounds}")
-            # The first in a turn may find a cold machine: the servers take turns at that.
+            # The first server in a turn may find cold caches, so each is first in some turns.
             shift = number % len(self.running)
             order = self.running[shift:] + self.running[:shift]
             self.turns += [self.turn(depth, op, order) for depth in DEPTHS for _ in range(TURNS_OF_A_ROUND[depth])
@@ -206,7 +208,7 @@ class Comparison:
         return found
 
     def latency(self):
-        self.say("latency beside an echo server")
+        self.say("latency compared with an echo server")
         with self.together():
             runs = self.repeat("latency", "--seconds", self.sizes.latency_seconds, "--rounds", 20)
         rows = []
@@ -220,7 +222,7 @@ class Comparison:
     def say(self, what):
         print(f"compare: {what}", file=sys.stderr, flush=True)
 
-    # --- What came of it ---
+    # --- Results ---
 
     def median(self, depth, op, server, figure):
         return statistics.median(results[server.name][figure] for results in self.turns_at(depth, op))
@@ -234,7 +236,7 @@ class Comparison:
         """The median, over the turns, of our figure divided by theirs."""
         pairs = [(results[ours.name][figure], results[theirs.name][figure]) for results in self.turns_at(depth, op)]
         ratios = [a / b for a, b in pairs if b]
-        # In a very short run a server may not have used a whole tick of the processor.
+        # In a very short run a server may not have used a whole tick of the clock.
         return round(statistics.median(ratios), 3) if ratios else math.nan
 
     def loads(self):
@@ -246,7 +248,7 @@ class Comparison:
                 for depth in DEPTHS for op in OPS for server in self.running]
 
     def bars(self, connections, wakes, latency):
-        """(what, measured, bar, whether it is met); the bar is None where there is only a figure to know."""
+        """(what, measured, bar, whether it is met); the bar is None where the figure is only shown."""
         rows = []
 
         def bar(what, measured, least=None, most=None, unit="x"):
@@ -258,8 +260,8 @@ class Comparison:
             wanted = f">= {least}" if least is not None else f"<= {most}" if most is not None else "-"
             rows.append({"what": what, "measured": measured, "bar": wanted, "unit": unit, "met": met})
 
-        self.bars_beside_torch(bar)
-        self.bars_beside_redis(bar)
+        self.bars_for_torch(bar)
+        self.bars_for_redis(bar)
         for op in ("get", "add", "check"):
             bar(f"throughput of {self.many.threads} server threads to 1: {op}",
                 self.ratio(1, op, self.many, self.one, "ops_per_second"), least=1.0 if self.room else None)
@@ -274,11 +276,11 @@ class Comparison:
                 round(curve[-1]["p50_us"] / curve[0]["p50_us"], 3), most=1.3)
         return rows
 
-    def bars_beside_torch(self, bar):
+    def bars_for_torch(self, bar):
         if self.torch is None:
             return
         for op in ("get", "add", "check", "set"):
-            # Three are judged; SET has no reply and is shown for completeness.
+            # Three operations are judged; SET has no reply and is shown for completeness.
             for ours in (self.one, self.many):
                 counts = op != "set" and (ours is self.one or self.room)
                 bar(f"throughput to PyTorch, unpipelined, {ours.name}: {op}",
@@ -286,12 +288,13 @@ class Comparison:
                 bar(f"server CPU per operation to PyTorch, unpipelined, {ours.name}: {op}",
                     self.ratio(1, op, ours, self.torch, "server_cpu_us_per_op"), most=1.0 if counts else None)
         for op in OPS:
-            # PyTorch writes each reply for itself. A batch of SETs has one: there is nothing to win there.
+            # PyTorch sends each reply with its own write. A batch of SETs has one reply, so nothing can be gained
+            # there.
             for ours in (self.one, self.many):
                 bar(f"throughput to PyTorch, pipelined by 16, {ours.name}: {op}",
                     self.ratio(16, op, ours, self.torch, "ops_per_second"), least=4.0 if op != "set" else None)
 
-    def bars_beside_redis(self, bar):
+    def bars_for_redis(self, bar):
         if self.redis is None:
             return
         for depth in (16, 1):
@@ -336,7 +339,7 @@ def main():
     sizes = TINY if options.tiny else Sizes(rounds=options.rounds, seconds=options.seconds, latency_seconds=0.7,
                                             connections=10_000, waiters=(0, 100, 1000, 10_000), wakes=400,
                                             repetitions=3)
-    # An ended comparison ends its servers, too.
+    # When the comparison is ended, its servers are ended, too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     comparison = Comparison(options.muster, sizes)
     try:

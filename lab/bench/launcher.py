@@ -3,14 +3,14 @@
 
     lab/bench/launcher.py --muster build/release/muster [--rounds 15] [--torch-rounds 5] [--megabytes 100]
 
-Start-up: a worker that prints and exits, run bare, under `muster run --standalone`, and under `torchrun --standalone` where
-MUSTER_TORCH_PYTHON names a Python that has PyTorch. They take turns; the table shows medians, and the overhead over the bare run. All
-run the worker under the same Python. torchrun's turns are fewer: each takes seconds.
+Start-up: a worker that prints and exits, run bare, under `muster run --standalone`, and under `torchrun --standalone`
+where MUSTER_TORCH_PYTHON names a Python that has PyTorch. They take turns; the table shows medians, and the overhead
+over the bare run. All run the worker under the same Python. torchrun has fewer turns, because each takes seconds.
 
-Output: a worker that writes 100 MB of lines, with its stdout in a file and nobody beside it, and under `muster run --tee 1`,
-whose file must then have every byte and whose console every line. What counts is how long the worker takes to write, by its own clock:
-that is what a training job waits for. The launcher reads what is there, beside it and after it. The worker's CPU time, shown beside, is the
-steadier figure where other work shares the machine.
+Output: a worker that writes 100 MB of lines, once alone with its stdout in a file, and once under `muster run --tee 1`.
+Then the file must have every byte, and the console every line. The figure is how long the worker takes to write, by its
+own clock: a training job waits that long. The launcher reads the file meanwhile and afterwards. The worker's CPU time
+is shown, too; it is the steadier figure where other work shares the machine.
 
 Writes launcher.json and launcher.txt into --out. Ends with status 1 if output was lost. Standard library only.
 """
@@ -28,7 +28,7 @@ import time
 
 HELLO = "print('hello')\n"
 
-# Lines as logs have them: each with a write of its own, as `python -u` prints, or many with one.
+# Lines as in logs: each with a write of its own, as `python -u` prints, or many with one.
 WRITER = """
 import os, sys, time
 megabytes, at_once, told = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
@@ -41,7 +41,7 @@ while left > 0:
 with open(told, "w") as file:
     file.write(f"{time.monotonic() - began} {time.process_time()}")
 """
-WAYS = {"line by line": (1, 1), "640 lines at once": (640, 4)}  # Lines in a write; how many times more rounds: they are short.
+WAYS = {"line by line": (1, 1), "640 lines at once": (640, 4)}  # (lines in a write, factor of the number of rounds)
 
 
 def seconds_of(command, environment, output=subprocess.DEVNULL):
@@ -79,7 +79,7 @@ class Comparison:
             kinds["torchrun"] = [*self.torchrun, "--standalone", hello]
         tries = {kind: [] for kind in kinds}
         for command in kinds.values():
-            seconds_of(command, self.environment)  # What is read from disk for the first time is read now.
+            seconds_of(command, self.environment)  # The first run reads files from disk, and is not counted.
         for number in range(self.options.rounds):
             for kind, command in kinds.items():
                 if kind != "torchrun" or number < self.options.torch_rounds:
@@ -87,14 +87,14 @@ class Comparison:
         rows = {kind: {"ms": round(1e3 * statistics.median(times), 2), "least_ms": round(1e3 * min(times), 2),
                        "times": len(times)} for kind, times in tries.items()}
         for kind, times in tries.items():
-            # Neighbours in time have met the same machine.
+            # Runs next to each other in time ran under the same conditions.
             rows[kind]["over_bare_ms"] = round(1e3 * statistics.median(a - b for a, b in zip(times, tries["bare"])), 2)
         return rows
 
     # --- Output ---
 
     def output(self):
-        """By way of writing: how long the worker took, bare and under us; and how many runs lost something."""
+        """For each way of writing: how long the worker took, bare and under muster, and how many runs lost output."""
         found, lost = {}, 0
         for way, (at_once, more) in WAYS.items():
             rows, torn = self.written(at_once, more * self.options.output_rounds)
@@ -103,21 +103,21 @@ class Comparison:
         return found, lost
 
     def written(self, at_once, rounds):
-        told, logs = self.folder / "told", self.folder / "logs"
-        arguments = [self.script("writer.py", WRITER), str(self.options.megabytes), str(at_once), told]
+        reported, logs = self.folder / "told", self.folder / "logs"
+        arguments = [self.script("writer.py", WRITER), str(self.options.megabytes), str(at_once), reported]
         commands = {"bare": [self.python, "-u", *arguments],
                     "muster run --tee": self.muster("--log-dir", logs, "--tee", "1", *arguments)}
         tries, cpu, whole, lost = *({kind: [] for kind in commands} for _ in range(3)), 0
         for number in range(1 + rounds):
             for kind, command in commands.items():
-                # A new file each time: to write over an old one costs something else.
+                # A new file each time: overwriting an old one has other costs.
                 path = self.folder / ("bare.log" if kind == "bare" else "console.log")
                 path.unlink(missing_ok=True)
                 with open(path, "xb") as file:
                     took = seconds_of(command, self.environment, file)
-                if number > 0:  # The first warms up.
+                if number > 0:  # the first one is a warm-up
                     whole[kind].append(took)
-                    wrote, used = map(float, told.read_text(encoding="ascii").split())
+                    wrote, used = map(float, reported.read_text(encoding="ascii").split())
                     tries[kind].append(wrote)
                     cpu[kind].append(used)
             lost += not self.is_whole(next(logs.glob("*/attempt_0/0/stdout.log")))
@@ -126,12 +126,12 @@ class Comparison:
                        "least_cpu_seconds": round(min(cpu[kind]), 4),
                        "whole_run_seconds": round(statistics.median(whole[kind]), 3)}
                 for kind, times in tries.items()}
-        # The least disturbed of them: other work on the machine slows either one down, never speeds it up.
+        # The fastest of each: other work on the machine slows them down, and never speeds them up.
         rows["slower_percent"] = round(100 * (min(tries["muster run --tee"]) / min(tries["bare"]) - 1), 1)
         return rows, lost
 
     def is_whole(self, log):
-        """The file is what the bare worker wrote, and the console its lines behind a prefix."""
+        """Whether the file has what the bare worker wrote, and the console the same lines with a prefix."""
         with open(self.folder / "bare.log", "rb") as bare, open(log, "rb") as ours, \
                 open(self.folder / "console.log", "rb") as console:
             for want in bare:

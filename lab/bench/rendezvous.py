@@ -3,12 +3,13 @@
 
     lab/bench/rendezvous.py --muster build/release/muster [--nodes 4,16,64,256] [--rounds 3] [--patience 60]
 
-All use the same server, muster's, all nodes of a run are in one process, and minimum and maximum are N. On c10d each
-node has its own connections, made beforehand; for the coordinator connecting counts. The kinds take turns; the table
-shows medians, and how often a node of c10d tried to replace the state. Ends with status 1 if nodes did not get distinct
-ranks, or if the coordinator is not so many times faster than PyTorch as was promised. A run that takes longer than --patience
-seconds is ended, its figures are those of that time (">"), and it is not repeated. Writes rendezvous.json and
-rendezvous.txt into --out.
+All use the same server, muster's. All nodes of a run are in one process, and minimum and maximum are N. On c10d each
+node has its own connections, made beforehand; for the coordinator, connecting is included in the time. The three take
+turns; the table shows medians, and how often a node of c10d tried to replace the state.
+
+Ends with status 1 if nodes did not get distinct ranks, or if the coordinator is not as many times faster than PyTorch
+as was promised. A run that takes longer than --patience seconds is ended; its figures are lower limits (">"), and it is
+not repeated. Writes rendezvous.json and rendezvous.txt into --out.
 """
 
 import argparse
@@ -28,7 +29,7 @@ WRITES = ("writes_per_node", "lost_per_node", "reads_per_node")
 def run(command):
     done = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, text=True, check=False)
     if not done.stdout.strip():
-        raise SystemExit(f"rendezvous: {command[0]} ended with status {done.returncode} and said nothing")
+        raise SystemExit(f"rendezvous: {command[0]} ended with status {done.returncode} and printed nothing")
     result = json.loads(done.stdout)
     return result[0] if isinstance(result, list) else result
 
@@ -69,7 +70,7 @@ def measure(options, server):
 
 
 def bar(row):
-    """How many times faster than PyTorch muster must be with so many nodes; None: nothing was promised."""
+    """How many times faster than PyTorch muster must be with so many nodes; None: no bar."""
     return {4: 20, 64: 20, 256: 50}.get(row["nodes"])
 
 

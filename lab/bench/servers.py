@@ -19,13 +19,14 @@ PR_SET_PDEATHSIG = 1
 
 
 def lab_of(muster):
-    """The program that measures: muster-lab, beside this muster; older ones measured themselves."""
+    """The program that measures: muster-lab, in the folder of this muster; older versions of muster measured
+    themselves."""
     lab = pathlib.Path(muster).with_name("muster-lab")
     return str(lab if lab.exists() else muster)
 
 
 class Missing(Exception):
-    """There is no such server on this machine; the text says what it would take."""
+    """There is no such server on this machine; the text says what is needed."""
 
 
 def _die_with_parent():
@@ -33,7 +34,7 @@ def _die_with_parent():
 
 
 class Server:
-    """A running server: where it listens, what it speaks, whose CPU time it uses."""
+    """A running server: its address, its protocol, and the process whose CPU time counts."""
 
     protocol = "tcpstore"
 
@@ -56,7 +57,7 @@ class Server:
         return f"127.0.0.1:{self.port}"
 
     def cpu_seconds(self):
-        """What all its threads have used so far."""
+        """CPU time that all its threads have used so far."""
         times = pathlib.Path(f"/proc/{self.pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()
         return (int(times[11]) + int(times[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -70,8 +71,8 @@ class Server:
         return line
 
     def close(self):
-        self.process.stdin.close()  # PyTorch's server ends with its input,
-        self.process.terminate()  # the others when they are told.
+        self.process.stdin.close()  # PyTorch's server ends with its input;
+        self.process.terminate()  # the others end on SIGTERM.
         try:
             self.process.wait(timeout=10)
         except subprocess.TimeoutExpired:
@@ -96,8 +97,8 @@ class Torch(Server):
         python = os.environ.get("MUSTER_TORCH_PYTHON")
         if not python:
             raise Missing("MUSTER_TORCH_PYTHON does not name a Python that can import torch")
-        # Its loop looks up the name of every client that connects; where no name server answers, that would be 5 s
-        # for each of them. It is not connecting that is compared.
+        # Its loop looks up the name of every client that connects. Where no name server answers, that would take 5 s
+        # for each of them, and connecting is not what is compared.
         patience = {"RES_OPTIONS": "attempts:1 timeout:1"}
         super().__init__("PyTorch", [python, str(ROOT / "tests" / "compat" / "torch_server.py")],
                          env={**os.environ, **patience})
@@ -117,7 +118,7 @@ class Redis(Server):
         if program is None:
             raise Missing("there is no redis-server")
         self.folder = tempfile.TemporaryDirectory(prefix="muster-compare-")
-        # Redis cannot be asked for any free port, so one that was free a moment ago has to do.
+        # Redis cannot listen on any free port, so it gets one that was free a moment ago.
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.chosen = probe.getsockname()[1]

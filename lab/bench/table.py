@@ -1,4 +1,4 @@
-"""The result of a comparison as text that a person reads."""
+"""The result of a comparison as text."""
 
 
 def render(result):
@@ -8,7 +8,7 @@ def render(result):
 
 def _heading(result):
     machine, settings = result["machine"], result["settings"]
-    lines = [f"muster beside PyTorch's TCPStore and Redis: {settings['clients']} clients, values of "
+    lines = [f"muster compared with PyTorch's TCPStore and Redis: {settings['clients']} clients, values of "
              f"{settings['value_size']} bytes, medians over {settings['rounds']} rounds",
              f"{machine['cores']} cores, of which other work took {machine['other_cores']:.2f}; {machine['system']}; "
              f"took {result['took_seconds']} s; {result['errors']} wrong answers"]

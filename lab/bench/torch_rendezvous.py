@@ -1,7 +1,7 @@
 """N of PyTorch's rendezvous handlers in one process, all starting at once: `torch_rendezvous.py HOST:PORT N SECONDS`.
 
-Gives up after so many seconds. Prints one JSON object like those of `muster-lab bench rendezvous`. Run by lab/bench/rendezvous.py with a Python that
-can import torch.
+Ends after so many seconds in any case. Prints one JSON object like those of `muster-lab bench rendezvous`.
+lab/bench/rendezvous.py runs it with a Python that can import torch.
 """
 
 import json
@@ -17,7 +17,7 @@ from torch.distributed.elastic.rendezvous.dynamic_rendezvous import create_handl
 
 
 class CountingBackend:
-    """Counts what the handler asks of its backend."""
+    """Counts the calls of the handler to its backend."""
 
     def __init__(self, backend):
         self.backend = backend
@@ -69,7 +69,7 @@ def main():
               **{f"{name}_per_node": round(total / count, 2) for name, total in totals.items()},
               "finished": finished, "errors": int(finished and sorted(ranks) != list(range(count)))}
     print(json.dumps(result), flush=True)
-    # Threads of the handlers are still at work; there is nothing left to wait for.
+    # Threads of the handlers are still running, and nothing waits for them.
     os._exit(0)
 
 

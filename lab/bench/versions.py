@@ -22,12 +22,12 @@ OPERATIONS = ("get", "set", "add", "check")
 
 
 def favour(thread, core):
-    """Gives a thread (0: the caller) a core, and its turn before others."""
+    """Gives a thread (0: the caller) a core and a high priority."""
     os.sched_setaffinity(thread, {core})
     try:
         os.sched_setscheduler(thread, os.SCHED_FIFO, os.sched_param(10))
     except PermissionError:
-        pass  # The figures are noisier then, not wrong.
+        pass  # Then the figures are noisier, but not wrong.
 
 
 def ask(command, core):
@@ -59,7 +59,7 @@ def formation(options, program, cores):
     """Seconds until all nodes have their place."""
     server = serve(program, cores[0])
     try:
-        # Its own nodes: builds may speak different versions of the session protocol.
+        # A server for the nodes of this build: builds may speak different versions of the session protocol.
         rows = ask([servers.lab_of(program), "bench", "rendezvous", "--server", server.address, "--nodes", options.nodes,
                     "--rounds", 3, "--json"], cores[-1])
     finally:

@@ -1,5 +1,4 @@
-// What a fuzzer demands. A demand that is not met ends the process; libFuzzer then keeps the input
-// that did it.
+// The checks of a fuzzer. A check that fails ends the process; libFuzzer then keeps the input.
 #pragma once
 
 #include <cstdio>
@@ -17,13 +16,13 @@ namespace muster::fuzz {
   std::abort();
 }
 
-/// FUZZ_CHECK(condition, pieces of text that tell more...)
+/// FUZZ_CHECK(condition, pieces of text with details...)
 #define FUZZ_CHECK(condition, ...) \
   ((condition)                     \
        ? void(0)                   \
        : ::muster::fuzz::Fail(__FILE__, __LINE__, #condition, ::muster::Concat(__VA_ARGS__)))
 
-/// Whatever came, what is said about it fits one line of a log and can be shown in any terminal.
+/// A message about any input fits one line of a log and can be shown on any terminal.
 inline void CheckMessage(std::string_view message) {
   constexpr size_t kMessageBytesMax = 2048;
   FUZZ_CHECK(!message.empty());

@@ -1,6 +1,6 @@
-// What a user writes: endpoints, and the options of a rendezvous. Everything is read or refused
-// with a message that names it; nothing but std::invalid_argument is thrown; what was read can be
-// written down and is read as the same; and what passes the checks is within the limits.
+// What a user writes: endpoints, and the options of a rendezvous. Everything is read, or refused
+// with a message that names it; only std::invalid_argument is thrown. What was read can be written,
+// and is read as the same again. What passes the checks is within the limits.
 //
 // An input is two lines: an endpoint, and options as --rdzv-conf takes them.
 #include <chrono>
@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kCentury = std::chrono::hours(100 * 365 * 24);
 
-/// What the call gives; nothing, if it refuses its argument.
+/// The result of the call; nothing, if it refuses its argument.
 template <typename Call>
 auto Accepted(Call call) -> std::optional<decltype(call())> {
   try {
@@ -73,14 +73,14 @@ std::string Written(const RendezvousConfig& config) {
   return text;
 }
 
-/// A number, a word for yes or no: each option taken for each of them.
+/// Reads each option as a number and as a boolean.
 void CheckValues(const RendezvousParameters& parameters) {
   for (const auto& option : parameters.config) {
     const auto number = Accepted([&] { return parameters.GetAsInt(option.first); });
     const auto flag = Accepted([&] { return parameters.GetAsBool(option.first); });
     const std::string& text = std::get<std::string>(option.second);
     if (flag) FUZZ_CHECK(*flag == ParseBool(text));
-    // C's reader agrees about every number that has no underscores, which are Python's.
+    // C's reader agrees on every number without underscores, which only Python allows.
     if (!number || text.find('_') != std::string::npos) continue;
     const Result<int64_t> counter = ParseCounter(text);
     FUZZ_CHECK(counter && *counter == **number, Printable(text));
@@ -110,7 +110,7 @@ void CheckOptions(std::string_view endpoint, std::string_view text) {
   const auto config = Accepted([&] { return ParseRendezvousConfig(text); });
   if (!config) return;
   FUZZ_CHECK(ParseRendezvousConfig(Written(*config)) == *config);
-  // The first option also plays the run's name.
+  // The first option is also used as the run's name.
   const std::string run = config->empty() ? "run" : config->begin()->first;
   const RendezvousParameters parameters("muster", std::string(endpoint), run, 1, 4, "", *config);
   CheckValues(parameters);

@@ -1,8 +1,8 @@
-// The coordinator against nodes that say anything, in any order: they come, vanish, come back, join
-// twice, forge tokens, speak of other rounds and stay silent. After every event its books balance;
-// a message of another session or time changes nothing; whatever it says can be read by a node;
-// ranks of a round are distinct and below its size, all of its members receive the same size and
-// address, rounds only grow, and closed stays closed.
+// The coordinator against nodes that send anything, in any order: they come, vanish, come back,
+// join twice, forge tokens, name other rounds and stay silent. These checks follow every event: the
+// coordinator's counts are consistent; a message of another session or time changes nothing; a node
+// can read every message. Ranks of a round are distinct and below its size, and all of its members
+// receive the same size and address. Rounds only grow, and closed stays closed.
 //
 // An input is options and a story, four bytes for each event.
 #include <cstdint>
@@ -27,24 +27,24 @@ namespace {
 
 constexpr size_t kNodes = 7;
 constexpr std::string_view kRunIds[] = {"run", "other", "third"};
-constexpr std::string_view kRuns[] = {"run", "run", "run", "other", "third"};  // where nodes go
+constexpr std::string_view kRuns[] = {"run", "run", "run", "other", "third"};  // of nodes
 constexpr std::string_view kAddresses[] = {"10.0.0.2", "10.0.0.10", "127.0.0.1", "node-a"};
 constexpr Duration kTimes[] = {0ms, 1ms, 99ms, 300ms, 1s, 3s, 30s, 600s, 24h};
 
 /// One node, and what it has received.
-struct Talker {
+struct FuzzNode {
   Node node;
   std::string run;
   std::optional<SessionId> connection;
   uint64_t token = 0;
   uint32_t incarnation = 0;
   int64_t round = -1;
-  int64_t said = -1;   ///< The last round that it was in, as it said when it came,
-  int64_t floor = -1;  ///< and has sent: it never gets that number again.
+  int64_t said = -1;   ///< the last round that it was in, as it sent when it came,
+  int64_t floor = -1;  ///< and as the server has sent: it never gets that number again
 };
 
 /// A complete round, as its members were notified of it.
-struct Told {
+struct Announced {
   int64_t world_size = 0;
   std::string where;
   std::map<int64_t, Node> ranks;
@@ -63,12 +63,12 @@ class World {
     if (!settings_.Impossible().empty()) settings_.grace = 300ms;
     settings_.policy = static_cast<RankPolicy>(input.Byte() % 4);
     for (size_t i = 0; i < kNodes; ++i)
-      talkers_[i].node = {std::string(kAddresses[i % 4]), static_cast<int64_t>(i / 4), 0};
+      nodes_[i].node = {std::string(kAddresses[i % 4]), static_cast<int64_t>(i / 4), 0};
   }
 
   void Happen(Input& input) {
     closed_before_ = ClosedRuns();
-    Talker& talker = talkers_[input.Byte() % kNodes];
+    FuzzNode& node = nodes_[input.Byte() % kNodes];
     const uint8_t what = input.Byte();
     const uint8_t detail = input.Byte();
     const uint8_t forged = input.Byte();
@@ -76,10 +76,10 @@ class World {
     switch (what % 10) {
       case 0:
       case 1:
-        Open(talker, detail, forged, out);
+        Open(node, detail, forged, out);
         break;
       case 7:
-        Disconnect(talker);
+        Disconnect(node);
         break;
       case 8:
         Pass(kTimes[detail % std::size(kTimes)], (forged & 1) != 0, out);
@@ -88,7 +88,7 @@ class World {
         CheckReport(kRuns[detail % std::size(kRuns)], forged % 4);
         break;
       default:
-        Speak(talker, what % 10, detail, forged, out);
+        Speak(node, what % 10, detail, forged, out);
         break;
     }
     Deliver(out);
@@ -98,33 +98,33 @@ class World {
   }
 
  private:
-  void Open(Talker& talker, uint8_t detail, uint8_t forged, Pushes& out) {
-    Disconnect(talker);
-    talker.connection = SessionId{++connections_};
-    talker.run = kRuns[detail % std::size(kRuns)];
-    owners_[*talker.connection] = talker;
-    Hello hello{.run_id = talker.run, .node = talker.node, .settings = settings_};
+  void Open(FuzzNode& node, uint8_t detail, uint8_t forged, Pushes& out) {
+    Disconnect(node);
+    node.connection = SessionId{++connections_};
+    node.run = kRuns[detail % std::size(kRuns)];
+    owners_[*node.connection] = node;
+    Hello hello{.run_id = node.run, .node = node.node, .settings = settings_};
     hello.label = Concat("rack", detail % 2);
     hello.bootstrap_port = detail;
-    if ((forged & 1) == 0) hello.resume = talker.token;
-    if ((forged & 2) == 0) hello.round = talker.round;
-    talker.said = hello.round;
+    if ((forged & 1) == 0) hello.resume = node.token;
+    if ((forged & 2) == 0) hello.round = node.round;
+    node.said = hello.round;
     if ((forged & 12) == 12) hello.settings.max_nodes += 1;
     if ((forged & 48) == 48) hello.server_addr = "10.0.0.1";
     if (forged == 255) hello.node.addr = "not\nprintable";
-    coordinator_.Open(*talker.connection, hello, now_, out);
+    coordinator_.Open(*node.connection, hello, now_, out);
   }
 
-  /// A message in a session. Where it is of another session or time, it is refused, and that is
-  /// all.
-  void Speak(const Talker& talker, int what, uint8_t detail, uint8_t forged, Pushes& out) {
-    const SessionKey key = KeyOf(talker, forged);
-    const bool is_past = key.token != talker.token || key.incarnation != talker.incarnation;
+  /// A message in a session. If it is of another session or time, it is refused, and changes
+  /// nothing.
+  void Speak(const FuzzNode& node, int what, uint8_t detail, uint8_t forged, Pushes& out) {
+    const SessionKey key = KeyOf(node, forged);
+    const bool is_past = key.token != node.token || key.incarnation != node.incarnation;
     const std::vector<RendezvousState> before = is_past ? States() : std::vector<RendezvousState>();
     if (what == 2 || what == 3)
       coordinator_.Join(key, kTimes[detail % std::size(kTimes)], now_, out);
     if (what == 4) coordinator_.Leave(key, now_, out);
-    // Closing ends a story: seldom, and for reasons that are no text, too.
+    // Closing ends a story, so it is rare; some reasons are not valid text.
     if (what == 5 && detail < 32) coordinator_.Close(key, "\xff\nworn out", now_, out);
     if (what == 6) coordinator_.KeepAlive(key, now_, out);
     if (!is_past) return;
@@ -142,11 +142,11 @@ class World {
   }
 
   /// Mostly what the node knows; sometimes another session, time or round.
-  SessionKey KeyOf(const Talker& talker, uint8_t forged) const {
-    SessionKey key{.session = talker.connection.value_or(SessionId{0}),
-                   .token = talker.token,
-                   .incarnation = talker.incarnation,
-                   .round = talker.round};
+  SessionKey KeyOf(const FuzzNode& node, uint8_t forged) const {
+    SessionKey key{.session = node.connection.value_or(SessionId{0}),
+                   .token = node.token,
+                   .incarnation = node.incarnation,
+                   .round = node.round};
     if ((forged & 0x07) == 0x07) ++key.token;
     if ((forged & 0x38) == 0x38) --key.incarnation;
     if ((forged & 0x40) != 0) --key.round;
@@ -154,9 +154,9 @@ class World {
     return key;
   }
 
-  void Disconnect(Talker& talker) {
-    if (talker.connection) coordinator_.Disconnect(*talker.connection, now_);
-    talker.connection.reset();
+  void Disconnect(FuzzNode& node) {
+    if (node.connection) coordinator_.Disconnect(*node.connection, now_);
+    node.connection.reset();
   }
 
   void Pass(Duration time, bool deaf, Pushes& out) {
@@ -172,34 +172,34 @@ class World {
       wire::AppendSessionFrame(frame, push);
       const auto read = wire::ReadSessionReply(frame);
       FUZZ_CHECK(read.has_value(), read ? "" : read.error().message);
-      if (push.to == SessionId{0}) continue;  // asked without a connection
+      if (push.to == SessionId{0}) continue;  // requested without a connection
       const auto owner = owners_.find(push.to);
       FUZZ_CHECK(owner != owners_.end());
       if (push.kind == Push::Kind::kComplete) CheckComplete(owner->second, push);
-      for (Talker& talker : talkers_) {
-        if (talker.connection == push.to) Hear(talker, push);
+      for (FuzzNode& node : nodes_) {
+        if (node.connection == push.to) Hear(node, push);
       }
     }
   }
 
-  void Hear(Talker& talker, const Push& push) {
+  void Hear(FuzzNode& node, const Push& push) {
     if (push.kind == Push::Kind::kOpened) {
-      talker.token = push.token;
-      talker.incarnation = push.incarnation;
-      if (!push.resumed) talker.floor = talker.said;
+      node.token = push.token;
+      node.incarnation = push.incarnation;
+      if (!push.resumed) node.floor = node.said;
     }
     if (push.kind == Push::Kind::kComplete) {
-      FUZZ_CHECK(push.round > talker.floor, "round ", push.round, " again");
-      talker.round = push.round;
+      FUZZ_CHECK(push.round > node.floor, "round ", push.round, " again");
+      node.round = push.round;
     }
-    if (push.kind == Push::Kind::kEnded) Disconnect(talker);  // the server ends the connection
+    if (push.kind == Push::Kind::kEnded) Disconnect(node);  // the server ends the connection
   }
 
-  void CheckComplete(const Talker& to, const Push& push) {
+  void CheckComplete(const FuzzNode& to, const Push& push) {
     const Coordinator::Run* run = coordinator_.Find(to.run);
     FUZZ_CHECK(run != nullptr);
     auto [entry, is_new] = rounds_.try_emplace({run->serial, push.round});
-    Told& told = entry->second;
+    Announced& told = entry->second;
     if (is_new) {
       told = {.world_size = push.world_size, .where = Concat(push.addr, ' ', push.port)};
       FUZZ_CHECK(std::next(entry) == rounds_.end() || std::next(entry)->first.first != run->serial,
@@ -275,11 +275,11 @@ class World {
   Coordinator coordinator_;
   RunSettings settings_;
   Instant now_{1000s};
-  Talker talkers_[kNodes];
+  FuzzNode nodes_[kNodes];
   uint64_t connections_ = 0;
-  std::map<SessionId, Talker> owners_;  // who opened a connection, and for which run
-  std::map<std::pair<uint64_t, int64_t>, Told> rounds_;  // by run and number
-  std::map<uint64_t, int64_t> closed_before_;            // the present event
+  std::map<SessionId, FuzzNode> owners_;  // who opened a connection, and for which run
+  std::map<std::pair<uint64_t, int64_t>, Announced> rounds_;  // by run and number
+  std::map<uint64_t, int64_t> closed_before_;                 // the present event
 };
 
 }  // namespace

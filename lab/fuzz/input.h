@@ -1,5 +1,5 @@
-// The bytes that libFuzzer made, as whatever a fuzzer asks for. Where they have ended come zeros,
-// so that every input is a whole one and a shorter input is a simpler one.
+// The bytes that libFuzzer made, as values that a fuzzer needs. After their end come zeros, so
+// every input is complete, and a shorter input is a simpler one.
 #pragma once
 
 #include <algorithm>
@@ -29,16 +29,16 @@ class Input {
   uint8_t Byte() { return Number<uint8_t>(); }
   bool Flag() { return (Byte() & 1) != 0; }
 
-  /// One of these, by one byte.
+  /// One of the values, chosen by one byte.
   template <typename List>
   const auto& OneOf(const List& list) {
     return std::data(list)[Byte() % std::size(list)];
   }
 
-  /// As many bytes as a byte says.
+  /// As many bytes as the next byte says.
   std::string_view Text() { return Rest(Byte()); }
 
-  /// All that is left, or so much of it.
+  /// All that is left, but at most so much.
   std::string_view Rest(size_t most = std::string_view::npos) {
     const std::string_view taken = bytes_.substr(0, most);
     bytes_.remove_prefix(taken.size());
@@ -49,7 +49,7 @@ class Input {
   std::string_view bytes_;
 };
 
-/// The bytes in memory of their very size: AddressSanitizer sees reads past the end.
+/// A copy of exactly the size of the bytes: AddressSanitizer sees reads past the end.
 class ExactCopy {
  public:
   explicit ExactCopy(std::string_view bytes) : bytes_(bytes.begin(), bytes.end()) {

@@ -1,5 +1,5 @@
-// The store machine against its naive twin (support/machine_twin.h): an input is a story, six
-// bytes for each event, and after each event both must have said the same.
+// The store machine against its naive twin (support/machine_twin.h). An input is a story, six bytes
+// for each event; after each event both must have given the same answers.
 #include <cstdint>
 #include <iterator>
 #include <string>
@@ -15,7 +15,8 @@ namespace {
 
 using namespace testing_words;  // NOLINT: it is the vocabulary of this file
 
-// Values that count, that do not, that do not fit, and that together exceed the small limits.
+// Values that are numbers, that are not, that do not fit, and that together exceed the small
+// limits.
 constexpr std::string_view kValues[] = {"",
                                         "0",
                                         "1",
@@ -38,7 +39,7 @@ constexpr Duration kReservations[] = {1s, 0s, 400ms, Duration::max()};
 StoreMachineOptions OptionsFrom(Input& input) {
   StoreMachineOptions options{.reservation_max = input.OneOf(kReservations),
                               .empty_counts_as_zero = input.Flag()};
-  if (input.Flag()) options.reply_bytes_max = 5;  // as much as some of the values have
+  if (input.Flag()) options.reply_bytes_max = 5;  // the size of some of the values
   if (input.Flag()) options.waited_keys_max = 5;
   if (input.Flag()) options.stray_scope_kept = 1s;
   return options;

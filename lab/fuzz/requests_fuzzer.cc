@@ -1,6 +1,6 @@
-// TCPStore requests. Any bytes, cut into any pieces, are the same requests and end in the same
-// verdict; what is taken for a request encodes to the very bytes that it was read from; and a
-// request that was built encodes to what is read as the same.
+// TCPStore requests. Any bytes, cut into any pieces, are the same requests and get the same
+// verdict. What is read as a request encodes to exactly the bytes that it was read from. A request
+// that was built encodes to what is read as the same.
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -23,7 +23,7 @@ using wire::RequestScanner;
 constexpr RequestLimits kAllLimits[] = {
     {},
     {.key_bytes_max = 8, .value_bytes_max = 16, .keys_max = 3, .request_bytes_max = 64},
-    // As an operator may lift them: nothing must wrap around.
+    // The highest limits that an operator may set: no addition may overflow.
     {.key_bytes_max = UINT64_MAX,
      .value_bytes_max = UINT64_MAX,
      .keys_max = UINT64_MAX,
@@ -31,15 +31,14 @@ constexpr RequestLimits kAllLimits[] = {
     {.key_bytes_max = UINT64_MAX, .value_bytes_max = UINT64_MAX, .request_bytes_max = 1 << 20},
 };
 
-/// What became of a stream: the sizes of its requests, and why it was not read further.
+/// The result of a stream: the sizes of its requests, and why it was not read further.
 struct Verdict {
   std::vector<size_t> sizes;
   std::string refusal;
   bool operator==(const Verdict&) const = default;
 };
 
-/// Scans what stands at the beginning of `arrived` (of all that will ever come, so far), as long as
-/// there are whole requests.
+/// Scans complete requests at the beginning of `arrived` (all bytes of the stream so far).
 void ScanOn(RequestScanner& scanner, std::string_view arrived, size_t& done,
             const RequestLimits& limits, Verdict& verdict) {
   while (verdict.refusal.empty()) {
@@ -69,7 +68,7 @@ Verdict ScanWhole(std::string_view stream, const RequestLimits& limits) {
   return verdict;
 }
 
-/// What does not come whole comes in pieces of up to 1, 4, 16 or 64 bytes.
+/// A stream that does not come whole comes in pieces of up to 1, 4, 16 or 64 bytes.
 Verdict ScanPieces(std::string_view stream, const RequestLimits& limits, uint8_t cuts) {
   const uint64_t piece_max = uint64_t{1} << 2 * (cuts & 3);
   Prng prng(cuts);
@@ -99,7 +98,7 @@ bool Same(const Request& a, const Request& b) {
          std::ranges::equal(a.values, b.values);
 }
 
-/// Whether all that the request shows is in these bytes.
+/// Whether all views of the request lie in these bytes.
 bool ShowsOnly(const Request& request, std::string_view bytes) {
   const auto inside = [&](std::string_view view) {
     return view.data() == nullptr || (view.data() >= bytes.data() &&
@@ -109,9 +108,9 @@ bool ShowsOnly(const Request& request, std::string_view bytes) {
          std::ranges::all_of(request.keys, inside) && std::ranges::all_of(request.values, inside);
 }
 
-/// All requests are decoded before the first is looked at, as a connection does; where they have
-/// long lists, several times over, until the memory for short ones is used up. What a decoder has
-/// given must stay as it is.
+/// As in a connection, all requests are decoded before the first is looked at. Requests with long
+/// lists are decoded several times, until the memory for short ones is used up. What a decoder has
+/// returned must not change.
 void CheckDecoded(std::string_view stream, const std::vector<size_t>& sizes,
                   const RequestLimits& limits) {
   constexpr size_t kLong = 8 * 64;  // bytes of 64 empty keys; a decoder has room for 512
@@ -139,8 +138,8 @@ void CheckDecoded(std::string_view stream, const std::vector<size_t>& sizes,
   }
 }
 
-/// Lists that are taken apart while they come are what the scanner finds, and are refused for the
-/// same reason.
+/// Lists that are parsed while they arrive have the same result as in the scanner, and are refused
+/// for the same reason.
 void CheckLists(std::string_view stream, const Verdict& whole, const RequestLimits& limits) {
   std::vector<std::pair<std::string_view, std::string_view>> pairs;
   for (const size_t size : whole.sizes) {
@@ -174,7 +173,7 @@ void CheckStream(std::string_view stream, const RequestLimits& limits, uint8_t c
   CheckLists(stream, whole, limits);
 }
 
-/// A request made of the input, with what its layout has and nothing else.
+/// A request made from the input, with exactly the fields of its layout.
 void CheckBuilt(Input& input, const RequestLimits& limits, uint8_t cuts) {
   std::vector<std::string_view> keys, values;
   Request request{.op = static_cast<Op>(input.Byte() % kOpCount)};

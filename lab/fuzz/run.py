@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the fuzzers and says what they found. scripts/fuzz builds them first.
+"""Runs the fuzzers and reports what they found. scripts/fuzz builds them first.
 
     lab/fuzz/run.py [OPTION...] [NAME...]    NAME: requests, sessions, ... (default: all)
 
@@ -11,9 +11,11 @@
     --fresh         start from the corpus in the tree only, and keep nothing: the seed repeats the run
     --minimise      run nothing; renew the corpus in the tree with the fewest inputs that reach what all known ones do
 
-What a run learns is kept in FOLDER/corpus, and the next one goes on from there. A finding is kept in FOLDER/findings,
-and shown with the command that replays it. Ends with status 0 if every fuzzer did its share and none found anything, 1 if
-not, 2 if there is none to run, and 130 if it was interrupted. Its fuzzers end with it. Standard library only.
+New inputs of a run are kept in FOLDER/corpus, and the next run starts from them. A finding is kept in FOLDER/findings,
+and shown with the command that replays it.
+
+Ends with status 0 if every fuzzer did its share and none found anything, 1 if not, 2 if there is none to run, and 130
+if it was interrupted. Its fuzzers end with it. Standard library only.
 """
 
 import argparse
@@ -32,21 +34,21 @@ import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-# The longest input of each, in bytes: long enough for every shape that there is, short enough to be quick.
+# The longest input of each, in bytes: long enough for every shape, short enough to be quick.
 LENGTHS = {"configuration": 512, "coordinator": 512, "error_files": 1024, "machine": 768, "requests": 1024,
            "sessions": 1024, "state": 4096}
-# A story passes thousands of places; statistics on how rare each is would take longer than telling it.
+# A story passes thousands of places; statistics on how rare each is would take longer than running it.
 STORIES = {"coordinator", "machine"}
 PROGRESS_SECONDS = 60
-# For one input, all of which take milliseconds. Measured by the wall: on a busy machine a fuzzer may not run for seconds.
+# For one input; inputs take milliseconds. This is wall time: on a busy machine a fuzzer may not run for seconds.
 TIMEOUT_SECONDS = 60
-STOP_SECONDS = 3  # that a fuzzer is given to end after SIGTERM
-INTERRUPTIONS = []  # signals that have come; looked at where no process can slip through
+STOP_SECONDS = 3  # how long a fuzzer has to end after SIGTERM
+INTERRUPTIONS = []  # signals that have arrived; checked where no new process can be missed
 
 
 def without_randomisation():
-    """What a fuzzer is started through: its sanitizers cannot place their shadow memory under the address randomisation
-    of some newer kernels. Where switching that off is not allowed, they have to do with it."""
+    """A prefix for the commands of fuzzers. Sanitizers cannot place their shadow memory under the address randomisation
+    of some newer kernels. Where it cannot be switched off, there is no prefix."""
     command = ["setarch", platform.machine(), "-R"]
     try:
         works = subprocess.run([*command, "true"], capture_output=True, check=False).returncode == 0
@@ -59,14 +61,14 @@ def say(text):
     print(f"fuzz: {text}", flush=True)
 
 
-def heed_signals():
-    """Also Ctrl-C's: a process that a shell has started in the background ignores it, unless it says otherwise."""
+def handle_signals():
+    """SIGINT is set explicitly: a process that a shell has started in the background ignores it by default."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _: INTERRUPTIONS.append(number))
 
 
 def rest():
-    """A moment. Ends this process, in order, if it was interrupted."""
+    """Sleeps for a moment. Ends this process, in order, if it was interrupted."""
     time.sleep(0.1)
     if INTERRUPTIONS:
         sys.exit(130)
@@ -76,13 +78,13 @@ LIBC = ctypes.CDLL(None)
 
 
 def end_with_parent():
-    """Of a child, before it becomes the fuzzer: it is killed should this process be."""
+    """Runs in a child, before it becomes the fuzzer: the kernel kills it when this process dies."""
     pr_set_pdeathsig = 1
     LIBC.prctl(pr_set_pdeathsig, signal.SIGKILL)
 
 
 class Fuzzer:
-    """One of them: its files, its process and how it went."""
+    """One fuzzer: its files, its process and its result."""
 
     def __init__(self, name, build, folder, wrapper):
         self.name = name
@@ -105,7 +107,8 @@ class Fuzzer:
         return "" if self.take_log() else f"another run writes {self.log}"
 
     def take_log(self):
-        """Whether it is this run's now, until it ends: of two that write one log, neither can be judged by it."""
+        """Whether this run has the log for itself, until it ends. If two runs write one log, neither can be judged by
+        it."""
         self.held = open(self.log, "ab")
         try:
             fcntl.flock(self.held, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -147,7 +150,7 @@ class Fuzzer:
         return int((re.findall(r" cov: (\d+)", self.text()) or [0])[-1])
 
     def executions(self):
-        """So far; exactly, once it is done."""
+        """The number so far; exact once it is done."""
         text = self.text()
         final = re.search(r"stat::number_of_executed_units:\s+(\d+)", text)
         return int(final.group(1) if final else (re.findall(r"^#(\d+)\t", text, re.MULTILINE) or [0])[-1])
@@ -161,13 +164,13 @@ class Fuzzer:
         return ""
 
     def kept(self):
-        """Files with inputs that it stumbled over."""
+        """Files with the inputs that it found."""
         return re.findall(r"Test unit written to (\S+)", self.text())
 
     def show(self):
-        """What it ended with."""
+        """Prints the end of its log."""
         say(f"{self.name}: ended with status {self.process.returncode}; the end of {self.log}:")
-        # The check that failed stands before the stack.
+        # The check that failed is printed before the stack.
         lines = self.text().splitlines()
         first = next((i for i, line in enumerate(lines) if re.search(r"does not hold|ERROR:|runtime error", line)), 0)
         print("\n".join("    " + line for line in lines[first:first + 40]))
@@ -185,7 +188,7 @@ class Fuzzer:
 
 
 def run_all(fuzzers, options):
-    """Runs them, so many at a time, and says how far they are."""
+    """Runs them, so many at a time, and prints the progress."""
     waiting, running = list(fuzzers), []
     next_word = time.monotonic() + PROGRESS_SECONDS
     while waiting or running:
@@ -213,8 +216,8 @@ def print_table(fuzzers):
 
 
 def minimise(fuzzer):
-    """Renews the corpus in the tree. What has a name (seeds, findings) stays; of what has only a hash, and of what runs
-    have found, as few inputs as together reach all that they reach."""
+    """Renews the corpus in the tree. Files with a name (seeds, findings) stay. Of all files that have only a hash, and
+    of what runs have found, it keeps the fewest inputs that together reach as much as all."""
     with tempfile.TemporaryDirectory() as folder:
         for path in fuzzer.tree.iterdir():
             if re.fullmatch(r"[0-9a-f]{40}", path.name):
@@ -262,7 +265,7 @@ def run_and_report(fuzzers, options):
 
 def main():
     options = arguments()
-    heed_signals()
+    handle_signals()
     with tempfile.TemporaryDirectory() as scratch:
         folder = pathlib.Path(scratch) if options.fresh else options.build / "corpus"
         wrapper = without_randomisation()

@@ -1,4 +1,4 @@
-// Writes the first inputs of the fuzzers: real frames, real states and what people write, so that
+// Writes the first inputs of the fuzzers: real frames, real states and realistic options, so that
 // fuzzing starts from what is valid.
 //
 //   fuzz_seeds FOLDER    one folder below it for each fuzzer, which must exist
@@ -11,7 +11,7 @@
 #include "base/base64.h"
 #include "base/bytes.h"
 #include "rendezvous/wire/session_codec.h"
-#include "rendezvous/wire/state_writer.h"
+#include "rendezvous/wire/state_codec.h"
 #include "support/bytes.h"
 #include "support/state_pickles.h"
 
@@ -46,7 +46,7 @@ Seeds Requests() {
   return seeds;
 }
 
-/// A byte that is no builder's number, and the frames of docs/reference/protocol.md.
+/// A byte that selects no builder, and the frames of docs/reference/protocol.md.
 Seeds Sessions() {
   const Seeds streams = {
       test::Hex("a0 62 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 ff ff ff ff ff ff ff ff "
@@ -101,8 +101,8 @@ Seeds States() {
       p::StateWith({{"newer", p::List({p::Text("x"), p::Tuple({p::Int(1), p::Long("\xff")})})}}),
       p::StateWith({{"newer", p::Dict({{p::Int(1), time}})}}),
       p::StateWith({{"redundancy_list", ""}, {"round", p::Int(7)}}),
-      // What nobody would write: a list in itself, one nested deeply, and one byte that stands for
-      // many.
+      // States that no real writer makes: a list in itself, a deeply nested one, and one byte that
+      // stands for many.
       p::StateWith({{"newer", std::string("]\x94h\0a", 5)}}),
       p::StateWith({{"newer", std::string(70, ']') + std::string(69, 'a')}}),
       p::StateWith({{"newer", "](" + p::Text(std::string(200, 'x')) + "\x94" +

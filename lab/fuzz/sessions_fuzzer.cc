@@ -1,6 +1,6 @@
-// Session frames. What can be read of a frame does not depend on how its bytes come; what is taken
-// for a message encodes to the very bytes that it was read from; and whatever a server or a node
-// says, texts of any bytes and any length included, can be read by the other.
+// Session frames. What is read from a frame does not depend on how its bytes are cut. What is read
+// as a message encodes to exactly the bytes that it was read from. Whatever one side sends, with
+// texts of any bytes and any length, the other side can read.
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -26,7 +26,7 @@ void CheckRefusal(const Error& error) {
   CheckMessage(error.message);
 }
 
-/// The size of the first frame; nothing, if there is none or it is not whole.
+/// The size of the first frame; nothing, if there is none or it is not complete.
 size_t CheckedSize(std::string_view stream) {
   const Result<size_t> all = wire::SessionFrameSize(stream);
   if (!all) CheckRefusal(all.error());
@@ -51,7 +51,7 @@ std::string Frame(const auto& message) {
   return out;
 }
 
-/// The frame of a status part, of the several that AppendStatus() makes.
+/// The frame of one status part, of the several that AppendStatus() makes.
 std::string Frame(const StatusPart& part) {
   RunReport run = part.run;
   if (part.kind == StatusPart::Kind::kMember) run.members = {part.member};
@@ -67,7 +67,7 @@ void CheckFrame(std::string_view bytes) {
   const ExactCopy frame(bytes);
   const auto request = wire::ReadSessionRequest(frame.view());
   if (!request) CheckRefusal(request.error());
-  // Of an Open of another version, what is not known is not kept.
+  // Unknown fields of an Open of another version are not kept.
   const bool is_ours =
       request && request->version == wire::kSessionVersion && request->IsUnderstood();
   if (is_ours) FUZZ_CHECK(Frame(*request) == frame.view());
@@ -84,10 +84,9 @@ void CheckStream(std::string_view stream) {
   }
 }
 
-// --- What is said is read
+// --- Everything that is sent can be read
 
-/// Any bytes, and now and then more than there is room for: a limit that is within a character, or
-/// not.
+/// Any bytes, sometimes more than fit: the limit may be within a character.
 std::string AnyText(Input& input) {
   constexpr uint8_t kSeldom = 250;
   const uint8_t filled = input.Byte();
@@ -95,7 +94,7 @@ std::string AnyText(Input& input) {
   return text += input.Text();
 }
 
-/// As far as there is room for it, and with something readable where it is no text.
+/// Text arrives as far as it fits, and with readable replacements where it is not valid.
 void CheckArrived(std::string_view said, std::string_view heard) {
   constexpr size_t kTextBytesMax = 4096, kCharacterBytesMax = 4;
   const std::string readable = ReplaceInvalidUtf8(said);

@@ -1,6 +1,6 @@
-// The serialized rendezvous state, read from a cell that anybody may have written. What is accepted
-// is within the limits, and is read as the same again after we have written it; the same for the
-// base64 around it.
+// The serialized rendezvous state, from a key that any client may have written. What is accepted is
+// within the limits, and is read as the same again after muster has written it. The same holds for
+// the base64 around it.
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -10,8 +10,7 @@
 #include "base/utf8.h"
 #include "fuzz/check.h"
 #include "fuzz/input.h"
-#include "rendezvous/wire/state_reader.h"
-#include "rendezvous/wire/state_writer.h"
+#include "rendezvous/wire/state_codec.h"
 
 namespace muster::fuzz {
 namespace {
@@ -28,7 +27,7 @@ size_t BytesOf(const std::map<std::string, std::string>& unknown) {
   return bytes;
 }
 
-/// The memo lets one byte stand for many, but not for as many as the writer would like.
+/// The memo lets one byte stand for many, but only up to a limit.
 void CheckLimits(const RendezvousState& state, size_t pickle_bytes) {
   size_t bytes = state.closed_by.size() + BytesOf(state.unknown);
   for (const auto& [node, unknown] : state.unknown_of_nodes) bytes += BytesOf(unknown);

@@ -18,7 +18,7 @@ namespace muster::test {
 
 namespace {
 
-/// Keeps a server busy with requests that concern nobody.
+/// Keeps a server busy with requests on other keys.
 class Load {
  public:
   Load(uint16_t port, int number)
@@ -39,7 +39,7 @@ class Load {
           wire.Send(batch);
           wire.Receive(30 * 208);
         }
-      } catch (const std::runtime_error&) {  // It is there to disturb others; its own fate is open.
+      } catch (const std::runtime_error&) {  // Its own result does not count.
       }
     }
   }

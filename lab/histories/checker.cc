@@ -23,15 +23,15 @@ constexpr size_t kOperationsMax = 256;
 using Set = std::bitset<kOperationsMax>;
 
 // ----------------------------------------------------------------------------------------------
-// who may be kept an element
+// for which clients an element may be reserved
 
-/// A call that waits, or has waited, and for which the server may keep an element meanwhile.
+/// A call that waits, or has waited. Meanwhile the server may reserve an element for it.
 struct Holder {
   Operation operation;
   int64_t until = kNever;
 };
 
-/// The server keeps an element until the next request of that connection has been executed.
+/// The server reserves an element until the next request of that connection has been executed.
 std::vector<Holder> Holders(const History& history) {
   std::map<std::pair<int, int>, int64_t> returned;  // by session and order
   for (const Operation& operation : history) {
@@ -42,8 +42,8 @@ std::vector<Holder> Holders(const History& history) {
     if (!Blocks(operation.kind)) continue;
     const auto next = returned.upper_bound({operation.session, operation.order});
     const bool followed = next != returned.end() && next->first.first == operation.session;
-    // A wait is over, and the next request is yet to come. Other calls end with a request of their
-    // own.
+    // A wait has ended, and the next request is still to come. Other calls end with a request of
+    // their own.
     const bool asked_again = operation.outcome == Outcome::kDone && operation.kind != Kind::kWait;
     const int64_t after = followed ? next->second : kNever;
     holders.push_back({operation, asked_again ? operation.returned : after});
@@ -52,7 +52,7 @@ std::vector<Holder> Holders(const History& history) {
 }
 
 // ----------------------------------------------------------------------------------------------
-// taking a history apart
+// splitting a history
 
 bool IsQueue(const History& history, const std::string& key) {
   return std::any_of(history.begin(), history.end(), [&](const Operation& operation) {
@@ -63,15 +63,15 @@ bool IsQueue(const History& history, const std::string& key) {
 bool TellsNothing(const Operation& operation, const History& history) {
   if (operation.outcome == Outcome::kUnknown) return !Changes(operation.kind);
   if (operation.outcome != Outcome::kTimedOut) return false;
-  // A multiGet asks for the values only when its wait is over: it can be late with all keys there.
-  // So can a get that found neither a value nor, a request later, elements.
+  // A multiGet requests the values only when its wait is over: it can be late although all keys are
+  // there. The same holds for a get that found neither a value nor, one request later, elements.
   return operation.kind == Kind::kMultiGet ||
          (operation.kind == Kind::kGet && IsQueue(history, operation.keys.front()));
 }
 
 constexpr int kStepsMax = 2;
 
-/// Without operations that show nothing, and with those of several steps split up.
+/// Without operations that show nothing; operations of several steps are split up.
 History Simplified(const History& history) {
   History simple;
   const auto add = [&simple](const Operation& whole, int step) -> Operation& {
@@ -85,16 +85,16 @@ History Simplified(const History& history) {
     const auto& saw = operation.saw;
     const bool empty = done && std::find(saw.begin(), saw.end(), "") != saw.end();
     if (done && operation.kind == Kind::kWait) {
-      // A key that has been seen may go again while the others are waited for.
+      // A key that has been seen may be deleted again while the call waits for the others.
       for (const std::string& key : operation.keys) add(operation, 0).keys = {key};
     } else if (empty && operation.kind == Kind::kGet && IsQueue(history, operation.keys.front())) {
-      // That there is no value, and that there are elements, takes two requests.
+      // Two requests show that there is no value, and that there are elements.
       add(operation, 0).kind = Kind::kRead;
       Operation& check = add(operation, 1);
       check.kind = Kind::kCheck;
       check.saw = {"1"};
     } else if (empty && operation.kind == Kind::kMultiGet) {
-      // The wire has one word for "gone" and "empty": each key that was read as empty is asked for
+      // On the wire, "gone" and "empty" look the same: each key that was read as empty is checked
       // once more, and must be there then.
       add(operation, 0).kind = Kind::kRead;
       for (size_t i = 0; i < saw.size(); ++i) {
@@ -111,7 +111,7 @@ History Simplified(const History& history) {
   return simple;
 }
 
-/// Groups of operations, so that no two groups have a key in common.
+/// Groups of operations; no two groups have a key in common.
 std::vector<Part> Parts(const History& history) {
   std::map<std::string, std::string> leader;
   const auto find = [&leader](std::string key) {
@@ -137,8 +137,9 @@ std::vector<Part> Parts(const History& history) {
 
 class Search {
  public:
-  /// What is tried first. Who returned first most likely happened first; what is unknown is then
-  /// tried last, as it may not have happened. By the call, it is tried where it most likely did.
+  /// What is tried first. By return: the operation that returned first most likely happened first,
+  /// and operations with unknown outcome are tried last, because they may not have happened. By
+  /// call: an operation is tried where it most likely happened.
   enum class First { kReturned, kCalled };
 
   Search(Part part, const std::vector<Holder>& holders, size_t visits_max, First first)
@@ -175,20 +176,20 @@ class Search {
  private:
   const Operation& At(size_t i) const { return part_[i]; }
 
-  /// A pop without a known answer may have been executed and found nothing; what follows it need
+  /// A pop without a known answer may have been executed and found nothing; later operations need
   /// not wait for it.
   static bool MayFindNothing(const Operation& operation) {
     return operation.kind == Kind::kTryPop && operation.outcome == Outcome::kUnknown;
   }
 
-  /// Whether the order of operation `i`'s session lets it happen now.
+  /// Whether the order of operation `i`'s session allows it now.
   bool IsItsTurn(size_t i, const Set& happened) const {
     return (earlier_[i] & ~happened).none() && (later_[i] & happened).none();
   }
 
-  /// First in, first out: who was popped first was pushed first. The search would find that out,
-  /// too, but only after it has tried every order of the pushes. Elements that were pushed twice
-  /// prove nothing.
+  /// First in, first out: the element that was popped first was pushed first. The search would find
+  /// that, too, but only after it has tried every order of the pushes. Elements that were pushed
+  /// twice prove nothing.
   void OrderPushes() {
     std::map<std::pair<std::string, std::string>, std::vector<size_t>> pushes;  // by key, element
     std::map<size_t, size_t> popped_by;                                         // by push
@@ -213,7 +214,7 @@ class Search {
   bool Continue(const Set& happened, const State& state) {
     if ((must_happen_ & ~happened).none()) return true;
     if (visited() > visits_max_) return false;
-    // Sorted by their return: the first that has not happened is the first that must.
+    // Sorted by return: the first that has not happened is the first that must happen.
     size_t first = 0;
     while (happened[first]) ++first;
     const int64_t latest_call = At(first).returned;
@@ -229,9 +230,9 @@ class Search {
     return false;
   }
 
-  /// Whether an element that nobody is known to pop now lies before one that somebody does pop,
-  /// with too few unknown pops left to take it away. Found out at once, this spares the search all
-  /// that could still happen before that pop.
+  /// Whether an element that no known pop returns lies before one that some pop returns, with too
+  /// few unknown pops left to remove it. Checking this early spares the search everything that
+  /// could still happen before that pop.
   bool IsStuck(const std::vector<std::string>& keys, const Set& happened,
                const State& state) const {
     std::multiset<std::string_view> wanted;
@@ -252,7 +253,7 @@ class Search {
     return false;
   }
 
-  /// How many elements may be kept for other sessions when operation `i` happens.
+  /// How many elements may be reserved for other sessions when operation `i` happens.
   size_t HeldByOthers(size_t i, const Set& happened) const {
     const Operation& asks = At(i);
     if (asks.outcome != Outcome::kEmpty && asks.outcome != Outcome::kTimedOut) return 0;

@@ -9,10 +9,10 @@ namespace muster::test {
 
 namespace {
 
-/// For what is answered at once: longer than any busy machine takes.
+/// For calls that are answered at once: longer than any busy machine takes.
 constexpr milliseconds kLong{20'000};
 
-/// What came back; nothing if nothing comes back.
+/// What was returned; nothing if the call returns nothing.
 std::optional<std::vector<std::string>> Call(Store& store, const Operation& call) {
   using Words = std::vector<std::string>;
   const std::string& key = call.keys.front();
@@ -99,7 +99,7 @@ std::string Bytes(const Operation& call) {
   throw std::logic_error("a pipelined client does not ask this");
 }
 
-/// Reads the answer to `call`; nothing where the queue is empty.
+/// Reads the answer to `call`; nothing if the queue is empty.
 std::optional<std::vector<std::string>> Answer(RawClient& wire, const Operation& call) {
   using Words = std::vector<std::string>;
   switch (call.kind) {
@@ -165,8 +165,7 @@ bool StoreClientOfHistory::Perform(const Operation& operation, milliseconds pati
     return true;
   } catch (const NetworkError& error) {
     Lose(number, error.what(), patience < kLong);
-  } catch (
-      const std::exception& error) {  // No fault of the network makes a server answer nonsense.
+  } catch (const std::exception& error) {  // No fault explains invalid answers.
     Complain(Describe(operation), error.what());
     Lose(number, error.what(), true);
   }
@@ -175,7 +174,7 @@ bool StoreClientOfHistory::Perform(const Operation& operation, milliseconds pati
 
 void StoreClientOfHistory::Lose(size_t number, const std::string& why, bool impatient) {
   if (!FaultsExplain() && journal_.at(number).kind == Kind::kAdd) {
-    journal_.Answered(number, Outcome::kRefused);  // The model knows whether that was right.
+    journal_.Answered(number, Outcome::kRefused);  // the model checks this
   } else if (!FaultsExplain() && !impatient) {
     Complain(Describe(journal_.at(number)), why);
   }
@@ -203,7 +202,7 @@ void StoreClientOfHistory::Observe(bool queues) {
       Perform({.kind = kind, .keys = {key.name}}, kLong);
       return journal_.history().back();
     };
-    // A compareSet that cannot succeed returns what is there, and whether anything is.
+    // A compareSet that cannot succeed returns the value, and whether there is one.
     Perform({.kind = Kind::kCompareSet, .keys = {key.name}, .values = {""}, .expected = "none"},
             kLong);
     ask(Kind::kCheck);
@@ -244,7 +243,7 @@ void PipelinedClient::Burst(RawClient& wire, int requests) {
   const bool settle = drawer_.Chance(plan_.settled_percent);
   if (settle) bytes += PingBytes(7);
   wire.Send(bytes);
-  if (plan_.faults.abandons && drawer_.Chance(10)) throw std::runtime_error("given up");
+  if (plan_.faults.abandons && drawer_.Chance(10)) throw std::runtime_error("abandoned");
   for (const size_t number : numbers) {
     if (!HasReply(journal_.at(number).kind)) continue;
     const auto saw = Answer(wire, journal_.at(number));

@@ -1,4 +1,5 @@
-// The clients of a history: each asks what it drew and writes down what it saw. One thread each.
+// The clients of a history: each performs the calls that it drew, and records what it saw. One
+// thread each.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,7 @@
 
 namespace muster::test {
 
-/// A client's whole part in a history. What no fault explains is a complaint.
+/// All that one client does in a history. A failure that no fault explains is a complaint.
 class Client {
  public:
   Client(const Plan& plan, int number, uint16_t port)
@@ -27,7 +28,7 @@ class Client {
   const std::vector<std::string>& complaints() const { return complaints_; }
 
  protected:
-  /// Whether the network may fail a call for no reason of the server's.
+  /// Whether the network may fail a call although the server is correct.
   bool FaultsExplain() const { return plan_.faults.any(); }
   void Complain(const std::string& about, const std::string& what);
 
@@ -43,12 +44,12 @@ class StoreClientOfHistory final : public Client {
  public:
   using Client::Client;
   void Run() override;
-  /// What is there at the end: looks at every key, and empties the queues.
+  /// The final state: looks at every key, and empties the queues.
   void Observe(bool queues);
 
  private:
   void Connect();
-  /// Performs the call and notes how it ended; false if it cost the connection.
+  /// Performs the call and records how it ended; false if the connection was lost.
   bool Perform(const Operation& operation, milliseconds patience);
   bool Settle();
   void Lose(size_t number, const std::string& why, bool impatient);
@@ -56,7 +57,7 @@ class StoreClientOfHistory final : public Client {
   std::unique_ptr<TcpStore> store_;
 };
 
-/// Bytes in our own hand: several requests leave together, the answers are read afterwards.
+/// Raw bytes: several requests leave together, and the answers are read afterwards.
 class PipelinedClient final : public Client {
  public:
   using Client::Client;

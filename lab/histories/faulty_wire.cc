@@ -16,7 +16,7 @@ namespace muster::test {
 namespace {
 
 constexpr int64_t kEndless = INT64_MAX;
-// Of what came in one read: a large value is not to take for ever.
+// In one read's bytes: a large value must not take too long.
 constexpr int kPiecesMax = 8;
 
 int Dial(uint16_t port) {
@@ -82,7 +82,7 @@ void FaultyWire::Accept() {
 }
 
 FaultyWire::Way FaultyWire::MakeWay(int from, int to) {
-  // A client's way home must open up some day.
+  // At some time a client must be able to reconnect.
   constexpr int kCutLinksMax = 3;
   const bool cut = faults_.cuts && links_made_ <= kCutLinksMax && prng_.Below(2) == 0;
   const int64_t bytes = cut ? static_cast<int64_t>(prng_.Below(500)) : kEndless;
@@ -91,7 +91,7 @@ FaultyWire::Way FaultyWire::MakeWay(int from, int to) {
 
 void FaultyWire::Pump(Way way) const {
   char bytes[16 * 1024];
-  bool first = true;  // The greeting stays in one piece: PyTorch's server insists.
+  bool first = true;  // The greeting stays in one piece: PyTorch's server requires that.
   while (true) {
     const ssize_t count = recv(way.from, bytes, sizeof bytes, 0);
     if (count <= 0) break;
@@ -110,7 +110,7 @@ void FaultyWire::Pump(Way way) const {
     first = false;
     if (done < size || way.bytes_left == 0) break;
   }
-  // The other direction reads an end of stream, too. What was forwarded before still arrives.
+  // The other direction reads an end of stream, too. Bytes that were forwarded before still arrive.
   shutdown(way.from, SHUT_RDWR);
   shutdown(way.to, SHUT_RDWR);
 }

@@ -1,5 +1,5 @@
-// One client's way to the server, on which bytes are split, held up and lost with their connection,
-// as its seed says. A TCP proxy on loopback with threads of its own.
+// One client's connection to the server. It splits and delays bytes, and loses connections, as its
+// seed says. It is a TCP proxy on loopback with threads of its own.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@ class FaultyWire {
  public:
   /// Forwards to 127.0.0.1:`target`.
   FaultyWire(uint16_t target, uint64_t seed, const Faults& faults);
-  /// Ends all connections, whatever is still on its way.
+  /// Ends all connections, whatever is still under way.
   ~FaultyWire();
   FaultyWire(const FaultyWire&) = delete;
   FaultyWire& operator=(const FaultyWire&) = delete;
@@ -25,7 +25,7 @@ class FaultyWire {
   uint16_t port() const { return port_; }
 
  private:
-  /// One direction of a connection, and what happens on it.
+  /// One direction of a connection, and its faults.
   struct Way {
     int from;
     int to;
@@ -43,7 +43,7 @@ class FaultyWire {
   Way MakeWay(int from, int to);
   void Pump(Way way) const;
   bool Forward(Way& way, const char* bytes, size_t count) const;
-  /// Returns after that time, or at the end of the wire.
+  /// Returns after that time, or when the wire ends.
   void HoldUp(milliseconds time) const;
 
   const uint16_t target_;
@@ -51,9 +51,9 @@ class FaultyWire {
   Prng prng_;           // of the accepting thread
   int links_made_ = 0;  // likewise
   int listener_;
-  int end_;  // an eventfd: readable when all is over
+  int end_;  // an eventfd: readable when the wire ends
   uint16_t port_ = 0;
-  std::list<Link> links_;  // of the accepting thread, and after its end of the destructor
+  std::list<Link> links_;  // used by the accepting thread, and after its end by the destructor
   std::thread acceptor_;
 };
 

@@ -1,7 +1,7 @@
-// Where a client writes down what it calls and what it sees. One thread.
+// Where a client records its calls and what it sees. One thread.
 //
-// A session is one connection. What is not answered (a SET, say) is settled by the next answer on
-// its session; what is open when the session ends stays unknown.
+// A session is one connection. An operation without a reply (SET, for example) is settled by the
+// next answer on its session. Operations that are open when the session ends stay unknown.
 #pragma once
 
 #include <chrono>
@@ -16,7 +16,7 @@ class Journal {
  public:
   explicit Journal(int client) : client_(client) {}
 
-  /// Notes that `operation` is about to be asked for; the number by which it is known from here on.
+  /// Records that `operation` is about to be requested. Returns its number.
   size_t Call(Operation operation) {
     operation.client = client_;
     operation.session = client_ * kSessionsMax + session_;
@@ -28,7 +28,7 @@ class Journal {
     return history_.size() - 1;
   }
 
-  /// The answer to operation `number` has come, and with it all before it have happened.
+  /// The answer to operation `number` has arrived, and with it everything before it has happened.
   void Answered(size_t number, Outcome outcome, std::vector<std::string> saw = {}) {
     Settled(number);
     Operation& operation = history_[number];
@@ -37,7 +37,7 @@ class Journal {
     operation.returned = Now();
   }
 
-  /// Everything called so far has happened, or all before operation `end`.
+  /// All operations so far have happened, or all before operation `end`.
   void Settled() { Settled(history_.size()); }
 
   /// The connection is gone.

@@ -23,13 +23,13 @@ constexpr std::string_view kNames[] = {"none",        "stale-read",      "lost-s
                                        "double-pop",  "torn-multi-set"};
 static_assert(std::size(kNames) == std::size(kAllLies));
 
-/// The time stands still: reservations of queue elements end with the next request, or never.
+/// Time stands still: reservations of queue elements end with the next request, or never.
 constexpr Instant kNow{};
 
 void SendAll(int fd, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t sent = send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (sent <= 0) return;  // It will be read to its end.
+    if (sent <= 0) return;  // the other side reads to the end
     bytes.remove_prefix(static_cast<size_t>(sent));
   }
 }
@@ -80,7 +80,7 @@ void LyingServer::Accept() {
 
 void LyingServer::Serve(ClientId client, int fd) {
   std::string input;
-  size_t greeting = ValidateBytes().size();  // believed unseen
+  size_t greeting = ValidateBytes().size();  // assumed without looking
   char bytes[4096];
   for (ssize_t count; (count = recv(fd, bytes, sizeof bytes, 0)) > 0;) {
     input.append(bytes, static_cast<size_t>(count));
@@ -121,8 +121,8 @@ std::optional<size_t> LyingServer::Consume(ClientId client, int fd, std::string_
 }
 
 bool LyingServer::IsThere(ClientId client, std::string_view key) {
-  Released nobody;
-  return machine_.Step(client, {.op = Op::kGet, .key = key}, kNow, nobody).number == 1;
+  Released released;
+  return machine_.Step(client, {.op = Op::kGet, .key = key}, kNow, released).number == 1;
 }
 
 Reply LyingServer::Answer(ClientId client, const Request& request, Released& released) {

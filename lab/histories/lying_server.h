@@ -1,5 +1,5 @@
-// A TCPStore server that lies now and then, in one way: what the histories must find. A thread for
-// each connection; without a lie it is an honest one.
+// A TCPStore server that sometimes breaks its promises, in one way, which the histories must find.
+// It has a thread for each connection; without a lie it is correct.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ enum class Lie {
   kLostSet,           ///< SET stores nothing.
   kLostAdd,           ///< ADD answers, and stores nothing.
   kRepeatedAdd,       ///< ADD is executed twice.
-  kLostCompareSet,    ///< COMPARE_SET says that it has stored.
+  kLostCompareSet,    ///< COMPARE_SET replies as if it had stored.
   kLostAppend,        ///< APPEND stores nothing.
   kRepeatedAppend,    ///< APPEND is executed twice.
   kDeleteOnlySaysSo,  ///< DELETE_KEY removes nothing.
@@ -39,7 +39,7 @@ inline constexpr Lie kAllLies[] = {Lie::kNone,       Lie::kStaleRead,      Lie::
                                    Lie::kWrongCheck, Lie::kFalseWake,      Lie::kLostPush,
                                    Lie::kDoublePop,  Lie::kTornMultiSet};
 
-/// "stale-read" and so on, as options name them.
+/// "stale-read" and so on, as in the options.
 std::string_view Name(Lie lie);
 std::optional<Lie> LieNamed(std::string_view name);
 
@@ -56,9 +56,9 @@ class LyingServer {
  private:
   void Accept();
   void Serve(ClientId client, int fd);
-  /// Executes the requests that are complete; how many bytes they had, or nothing to hang up.
+  /// Executes the complete requests. Returns how many bytes they had, or nothing to disconnect.
   std::optional<size_t> Consume(ClientId client, int fd, std::string_view bytes);
-  /// All of these hold the mutex.
+  /// Callers of these hold the mutex.
   Reply Answer(ClientId client, const Request& request, Released& released);
   Reply AnswerWithLie(ClientId client, const Request& request, Released& released);
   bool IsThere(ClientId client, std::string_view key);
@@ -67,15 +67,16 @@ class LyingServer {
   int listener_;
   uint16_t port_ = 0;
 
-  std::mutex mutex_;  // guards what follows, and what is sent
+  std::mutex mutex_;  // guards the members below, and sending
   Prng prng_;
   StoreMachine machine_;
   std::map<ClientId, int> sockets_;
   std::map<std::string, std::string, std::less<>> before_last_;  // values, for kStaleRead
   std::map<std::string, std::string, std::less<>> last_popped_;
-  std::string said_;  // behind the view of a lie
+  std::string said_;  // owns the bytes of a lie
 
-  std::list<std::thread> threads_;  // of the accepting thread, and after its end the destructor's
+  std::list<std::thread> threads_;  // used by the accepting thread, and after its end by the
+                                    // destructor
   std::thread acceptor_;
 };
 

@@ -8,7 +8,7 @@ namespace muster::test {
 
 namespace {
 
-/// What a store answers.
+/// The answer of a store.
 struct Answer {
   enum class Kind { kDone, kBlocked, kRefused };
   Kind kind = Kind::kDone;
@@ -22,7 +22,7 @@ const Answer kRefused{.kind = Answer::Kind::kRefused};
 Answer Of(std::string word) { return {.saw = {std::move(word)}}; }
 Answer Yes(bool yes) { return Of(yes ? "1" : "0"); }
 
-/// A value can be added to if C's strtoll finds a number at its beginning; the rest is ignored.
+/// A value is a counter if C's strtoll finds a number at its beginning; the rest is ignored.
 std::optional<int64_t> Counter(const std::optional<std::string>& value) {
   if (!value) return 0;
   char* end = nullptr;
@@ -41,7 +41,7 @@ Answer Add(Entry& entry, int64_t delta) {
 }
 
 Answer CompareSet(Entry& entry, const std::string& expected, const std::string& desired) {
-  // An absent key equals an empty expectation; any other gets back the expectation itself.
+  // An absent key equals an empty expectation; any other expectation is returned.
   if (!entry.value && !expected.empty()) return Of(expected);
   if (entry.value.value_or("") == expected) entry.value = desired;
   return Of(*entry.value);
@@ -111,10 +111,10 @@ Answer Execute(State& state, const Operation& operation) {
   return kRefused;
 }
 
-/// Whether there is a reason to wait: what each of the waiting calls asks for first.
+/// Whether the operation must wait, by the first request of each waiting call.
 bool MustWait(State& state, const Operation& operation, size_t held) {
   switch (operation.kind) {
-    case Kind::kGet:  // Asks CHECK first, which also sees what is kept for others.
+    case Kind::kGet:  // It sends CHECK first, which also counts reserved elements.
       return !AllThere(state, operation.keys);
     case Kind::kPop:
       return state[operation.keys.front()].queue.size() <= held;
@@ -133,8 +133,8 @@ bool Explains(State& state, const Operation& operation, size_t held) {
       return state[operation.keys.front()].queue.size() <= held;
     case Outcome::kRefused:
       return Execute(state, operation).kind == Answer::Kind::kRefused;
-    case Outcome::kUnknown:  // What came back nobody knows; what changes nothing may as well never
-                             // have happened.
+    case Outcome::kUnknown:  // The answer is unknown; an operation that changes nothing may as well
+                             // never have happened.
       return Execute(state, operation).kind == Answer::Kind::kDone;
     case Outcome::kDone: {
       const Answer answer = Execute(state, operation);

@@ -1,5 +1,5 @@
 // The store that histories are compared with: docs/reference/protocol.md, one operation at a time,
-// as plainly as possible. It shares no code with the server. Pure.
+// as simple as possible. It shares no code with the server. Pure.
 #pragma once
 
 #include <cstddef>
@@ -21,12 +21,12 @@ struct Entry {
 
 using State = std::map<std::string, Entry>;
 
-/// Whether `operation`, executed on `state` now, comes out as its caller saw it. If so, `state` is
-/// what it leaves behind; otherwise `state` is of no further use.
+/// Whether `operation`, executed on `state` now, has the result that its caller saw. If so, `state`
+/// becomes the state after it; otherwise `state` must not be used any more.
 ///
-/// `held` is how many elements of the operation's queue may be kept for others at this moment: one
-/// for each client that waits for it. Such an element counts for check and queueLen, but a pop of
-/// somebody else does not get it, and a wait does not find it.
+/// `held` is how many elements of the operation's queue may be reserved for others at this moment:
+/// one for each client that waits for it. Such an element counts for check and queueLen, but
+/// another client's pop does not get it, and a wait does not find it.
 bool Explains(State& state, const Operation& operation, size_t held);
 
 }  // namespace muster::test

@@ -1,5 +1,5 @@
-// One call on a store as its caller saw it: what was asked, what came back, and between which two
-// moments. A history is a list of these, in any order.
+// One call on a store as its caller saw it: the request, the result, and the time of both. A
+// history is a list of these, in any order.
 #pragma once
 
 #include <cstdint>
@@ -31,13 +31,14 @@ inline constexpr int kKindCount = static_cast<int>(Kind::kQueueLen) + 1;
 
 enum class Outcome {
   kDone,      ///< It happened; `saw` is what came back.
-  kTimedOut,  ///< It waited in vain, and the server agreed that the wait was over.
+  kTimedOut,  ///< It waited in vain, and the server confirmed that the wait was over.
   kEmpty,     ///< There was nothing to pop.
-  kRefused,   ///< The server hung up: the value cannot be added to.
-  kUnknown,   ///< The connection died or the caller gave up: any time after the call, or never.
+  kRefused,   ///< The server disconnected: the value is not a counter.
+  kUnknown,   ///< The connection died or the caller stopped waiting: any time after the call, or
+              ///< never.
 };
 
-/// Moments are nanoseconds of one monotonic clock; this one is later than all others.
+/// Times are nanoseconds of one monotonic clock; this one is later than all others.
 inline constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
 struct Operation {
@@ -52,8 +53,8 @@ struct Operation {
   int64_t called = 0;
   int64_t returned = kNever;
 
-  int client = 0;   ///< For the reader.
-  int session = 0;  ///< One connection: a server executes what comes over it in its order.
+  int client = 0;   ///< For readers of a report.
+  int session = 0;  ///< One connection: a server executes its requests in order.
   int order = 0;    ///< Place within the session.
 
   bool operator==(const Operation&) const = default;
@@ -63,11 +64,11 @@ using History = std::vector<Operation>;
 
 std::string_view Name(Kind kind);
 
-/// Whether the server answers it. What is not answered is known to have happened when something
-/// behind it on the same connection has been answered.
+/// Whether the server answers it. An operation without a reply is known to have happened when a
+/// later one on the same connection has been answered.
 bool HasReply(Kind kind);
 
-/// Whether it can change a store.
+/// Whether it can change the store.
 bool Changes(Kind kind);
 
 /// Whether it may have to wait for another client.

@@ -15,7 +15,7 @@ std::string_view Name(Flavour flavour) {
 }
 
 Faults DrawFaults(Prng& prng) {
-  // At least one of the four, each as often as not.
+  // At least one of the four, each equally likely.
   const uint64_t drawn = 1 + prng.Below(15);
   return {.splits = (drawn & 1) != 0,
           .delays = (drawn & 2) != 0,
@@ -57,7 +57,7 @@ Plan DrawPlan(uint64_t seed, const PlanOptions& options) {
   plan.settled_percent = prng.Below(3) * 50;
   plan.pipelined_percent = options.pipelined ? prng.Below(3) * 25 : 0;
   if (prng.Below(100) < options.fault_percent) plan.faults = DrawFaults(prng);
-  // Every operation that nobody knows the end of doubles what the checker has to look through.
+  // Every operation with unknown outcome doubles the checker's search.
   if (plan.faults.cuts || plan.faults.abandons) plan.clients = std::min(plan.clients, 4);
   return plan;
 }
@@ -105,8 +105,8 @@ Operation Drawer::Next(bool waiting) {
         break;
     }
     if (waiting) return drawn;
-    // Who does not wait reads what is there, and pops what is there. Where an addition might be
-    // refused, everything behind it in the pipe would be lost with it.
+    // A client that does not wait reads and pops what is there. Where an addition may be refused,
+    // everything behind it in the pipe would be lost with it.
     if (drawn.kind == Kind::kGet) drawn.kind = Kind::kRead;
     if (drawn.kind == Kind::kPop) drawn.kind = Kind::kTryPop;
     if (drawn.kind == Kind::kAdd && key.flavour != Flavour::kCounter) continue;
@@ -171,8 +171,8 @@ Operation Drawer::OnQueue(const std::string& key) {
   return kind == Kind::kPush ? On(kind, key, Text()) : On(kind, key);
 }
 
-/// Nobody else writes the same: what is read tells who wrote it. Some can be added to, a few are
-/// larger than what one read takes.
+/// Unique among all clients: what is read shows which client wrote it. Some are counters, some are
+/// larger than one read.
 std::string Drawer::Text() {
   std::string text = Concat(char('a' + client_), made_, '.');
   if (Chance(10)) text.insert(0, Concat(prng_.Below(100), '-'));

@@ -1,5 +1,5 @@
-// What happens in one history, drawn from its seed: how many clients, what they ask for, what goes
-// wrong. Two runs of one seed differ in their timing only. Pure.
+// What happens in one history, drawn from its seed: how many clients, their requests, their faults.
+// Two runs of one seed differ in their timing only. Pure.
 #pragma once
 
 #include <cstdint>
@@ -12,17 +12,17 @@
 
 namespace muster::test {
 
-/// What the network and the callers do. Each history has some of it.
+/// The faults of the network and the callers. Each history has some of them.
 struct Faults {
   bool splits = false;    ///< Bytes arrive in small pieces.
   bool delays = false;    ///< ... and late.
   bool cuts = false;      ///< Connections end in the middle of a request or a reply.
-  bool abandons = false;  ///< Callers give up before the answer can have come.
+  bool abandons = false;  ///< Callers give up before the answer can arrive.
 
   bool any() const { return splits || delays || cuts || abandons; }
 };
 
-/// What a key is used for: which operations meet there.
+/// What a key is used for: the operations on it.
 enum class Flavour { kCounter, kText, kQueue, kBoth };
 
 struct PlannedKey {
@@ -36,16 +36,17 @@ struct Plan {
   int operations = 0;  ///< Of each client.
   std::vector<PlannedKey> keys{};
   uint64_t joined_percent = 0;     ///< Operations that name several keys.
-  uint64_t settled_percent = 0;    ///< Unanswered operations that are waited for all the same.
+  uint64_t settled_percent = 0;    ///< Unanswered operations for which the client waits
+                                   ///< nevertheless.
   uint64_t pipelined_percent = 0;  ///< Clients that send several requests before they read.
   Faults faults{};
 };
 
 struct PlanOptions {
   bool queues = true;     ///< PyTorch's server without libuv has none,
-  bool pipelined = true;  ///< and hangs up on who reads an absent key.
+  bool pipelined = true;  ///< and disconnects on a GET of an absent key.
   uint64_t fault_percent = 50;
-  std::string key_prefix{};  ///< Keeps the histories of one server apart.
+  std::string key_prefix{};  ///< Separates the histories of one server.
 };
 
 Plan DrawPlan(uint64_t seed, const PlanOptions& options);
@@ -53,14 +54,14 @@ Plan DrawPlan(uint64_t seed, const PlanOptions& options);
 /// "seed=7 clients=3 operations=12 keys=counter,queue ... faults=split,cut"
 std::string Describe(const Plan& plan);
 
-/// Draws what one client does, knowing what it has seen so far.
+/// Draws one client's operations, with the knowledge of what it has seen so far.
 class Drawer {
  public:
   Drawer(const Plan& plan, int client);
 
-  /// The next operation; `waiting` ones only if the caller can wait.
+  /// The next operation; one that waits only if the caller can wait.
   Operation Next(bool waiting);
-  /// Takes note of what an operation has shown, so that a compareSet has a chance.
+  /// Records what an operation has shown, so that a compareSet can succeed.
   void Note(const Operation& operation);
   Prng& prng() { return prng_; }
   bool Chance(uint64_t percent) { return prng_.Below(100) < percent; }

@@ -11,7 +11,7 @@ namespace muster::test {
 
 namespace {
 
-/// What concerns the keys that could not be explained. Others have no part in it.
+/// The operations on keys that could not be explained. The others do not matter.
 History Concerned(const History& history) {
   std::set<std::string> keys;
   for (const Operation& operation : Check(history).guilty) {
@@ -24,7 +24,7 @@ History Concerned(const History& history) {
   return concerned;
 }
 
-/// What was known at `moment`. If that is a violation, it stays one, whatever came later.
+/// What was known at `moment`. If that is a violation, it stays one.
 History Until(const History& history, int64_t moment) {
   History known;
   for (const Operation& operation : history) {
@@ -47,23 +47,22 @@ History ShortestPrefix(const History& history) {
   return first == moments.end() ? history : Until(history, *first);
 }
 
-/// The operation as if nobody knew more than that it was called, and in which order with others of
-/// its session.
+/// The operation, as if only its call and its order within its session were known.
 Operation Weakened(Operation operation) {
   operation.outcome = Outcome::kUnknown;
   operation.returned = kNever;
   return operation;
 }
 
-/// A history of which some operations are taken at their word, and others are only known to have
-/// been called; the rest is left out.
+/// A history in which some operations are firm, and of others only the call is known; the rest is
+/// left out.
 class Case {
  public:
   explicit Case(const History& history) : history_(&history) {
     for (size_t i = 0; i < history.size(); ++i) firm_.insert(i);
   }
 
-  /// A search that is given up proves nothing; what it was to show irrelevant stays.
+  /// A search that reached its limit proves nothing: the operation stays.
   Verdict::Kind Judge() const {
     History history;
     for (const size_t i : firm_) history.push_back((*history_)[i]);
@@ -79,13 +78,13 @@ class Case {
     weak_.insert(i);
   }
   void LeaveOut(size_t i) { weak_.erase(i); }
-  /// What is weak is in no order with its session any more. That is more to search through, but
-  /// each of them can be left out for itself.
+  /// Weak operations lose their order within their session. The search becomes larger, but each of
+  /// them can be left out separately.
   void Loosen() { loose_ = true; }
 
   bool IsViolation() const { return Judge() == Verdict::Kind::kViolation; }
 
-  /// Operation `i` taken at its word, and all others at any time.
+  /// Operation `i` is firm, and all others may happen at any time.
   Case Alone(size_t i) const {
     Case alone = *this;
     for (const size_t other : firm_) {
@@ -95,7 +94,7 @@ class Case {
     return alone;
   }
 
-  /// Whether every firm operation is part of the contradiction, and none is one in itself.
+  /// Whether every firm operation is part of the contradiction, and none is one by itself.
   bool IsMinimal() const {
     return std::all_of(firm_.begin(), firm_.end(), [this](size_t i) {
       Case without = *this;
@@ -105,7 +104,7 @@ class Case {
     });
   }
 
-  /// Copies: both change while they are walked through.
+  /// Returns copies: both change while they are iterated.
   std::set<size_t> firm() const { return firm_; }
   std::set<size_t> weak() const { return weak_; }
 
@@ -144,7 +143,7 @@ History Shrink(const History& whole) {
     }
   }
   for (const size_t i : least.firm()) {
-    if (least.Alone(i).IsViolation()) return {history[i]};  // A value that nobody wrote, say.
+    if (least.Alone(i).IsViolation()) return {history[i]};  // as a value never written
   }
   Case loose = least;
   loose.Loosen();

@@ -1,4 +1,4 @@
-// Makes a violation readable: the few operations that contradict each other, out of many. Pure.
+// Makes a violation readable: finds the few operations that contradict each other. Pure.
 #pragma once
 
 #include "histories/operation.h"
@@ -6,9 +6,9 @@
 namespace muster::test {
 
 /// `history` is not linearizable; the result is a part of it that is not, either. Each call in it
-/// is part of the contradiction (if nobody knew when it happened, or whether, there would be none),
-/// or is needed to see that (without it, the others would contradict each other for another reason:
-/// a value that nobody wrote, say).
+/// is needed. Either it is part of the contradiction: if its outcome or its time were unknown,
+/// there would be none. Or the contradiction would have another reason without it, for example a
+/// value that no client wrote.
 History Shrink(const History& history);
 
 }  // namespace muster::test

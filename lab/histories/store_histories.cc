@@ -1,5 +1,5 @@
-// store_histories: records what concurrent clients of a store call and see, on real sockets, with
-// and without faults, and checks that some order of the calls explains it.
+// store_histories: records the calls of concurrent clients of a store, and their results, on real
+// sockets, with and without faults. It checks that some order of the calls explains them.
 //
 // Status 0: every history is linearizable, and no call failed without a reason. 1: not so, and the
 // contradiction is printed. 2: it could not run.
@@ -34,7 +34,7 @@ struct Flags {
   bool json = false;
 };
 
-/// The server under test: one of these, or one that runs already.
+/// The server under test: one of these, or one that is already running.
 struct Server {
   std::string name;
   uint16_t port = 0;
@@ -48,9 +48,8 @@ Server StartTorch(const std::string& backend) {
   if (python == nullptr) {
     throw std::runtime_error("MUSTER_TORCH_PYTHON does not name a Python that can import torch");
   }
-  // It looks up the name of every client that connects, and where no name server answers, that
-  // takes 5 s for each; it has a lot to say about clients that leave. Neither is what is asked
-  // here.
+  // It looks up the name of every client that connects; where no name server answers, that takes 5
+  // s for each. It also logs much about clients that leave. Neither matters here.
   setenv("RES_OPTIONS", "attempts:1 timeout:1", 0);
   setenv("TORCH_CPP_LOG_LEVEL", "ERROR", 0);
   std::vector<std::string> command{python, TestsFolder() + "/compat/torch_server.py"};
@@ -58,7 +57,7 @@ Server StartTorch(const std::string& backend) {
   Server server;
   server.name = Concat("PyTorch's, ", backend);
   server.torch = std::make_unique<ChildProcess>(ChildProcess::Run(command));
-  constexpr milliseconds kStartMax{180'000};  // A cold import of torch reads much.
+  constexpr milliseconds kStartMax{180'000};  // The first import of torch reads many files.
   while (const auto line = server.torch->ReadLine(kStartMax)) {
     if (!line->starts_with("PORT=")) continue;
     server.port = static_cast<uint16_t>(std::stoi(line->substr(5)));
@@ -185,7 +184,7 @@ int Main(int argc, char** argv) {
   app.add_option("--lanes", campaign.lanes, "Histories at a time")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
-  app.add_option("--load", campaign.load, "Connections that keep the server busy besides")
+  app.add_option("--load", campaign.load, "Further connections that keep the server busy")
       ->check(CLI::Range(0, 64))
       ->capture_default_str();
   app.add_option("--show", flags.shown, "Findings that are printed")->capture_default_str();

@@ -21,10 +21,10 @@ namespace {
 constexpr int kGraceMs = 5000;
 constexpr size_t kLineBytesMax = 4096;
 
-/// In the child, between fork and exec: nothing that could wait for a lock of the parent.
+/// In the child, between fork and exec: it may not wait for a lock of the parent.
 [[noreturn]] void Become(char* const* words, int output, pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGTERM);
-  if (getppid() != parent) _exit(127);  // it was already gone when we asked for the signal
+  if (getppid() != parent) _exit(127);  // the parent died before prctl()
   dup2(output, STDOUT_FILENO);
   execv(words[0], words);
   _exit(127);
@@ -68,14 +68,15 @@ Status Child::ReadFirstLine(Duration patience) {
       return Error{Code::kUnavailable, "ended before it listened"};
     }
     first_line_ += byte;
-    if (first_line_.size() > kLineBytesMax) return Error{Code::kProtocol, "said too much"};
+    if (first_line_.size() > kLineBytesMax)
+      return Error{Code::kProtocol, "its first line is too long"};
   }
   first_line_.pop_back();
   return Ok();
 }
 
 Child::~Child() {
-  // By its number: the header of glibc 2.36 declares pidfd_open() as if it were C++.
+  // By number: the header of glibc 2.36 declares pidfd_open() as if it were C++.
   const Descriptor handle(static_cast<int>(syscall(SYS_pidfd_open, pid_, 0)));
   kill(pid_, SIGTERM);
   pollfd ended{.fd = handle.get(), .events = POLLIN, .revents = 0};

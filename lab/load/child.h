@@ -1,5 +1,5 @@
-// A server that a benchmark starts for itself: a child process that says in its first line where it
-// listens, ends on SIGTERM, and dies with us if we die first.
+// A server that a benchmark starts: a child process that prints its address in its first line, ends
+// on SIGTERM, and dies with this process.
 #pragma once
 
 #include <sys/types.h>
@@ -17,12 +17,12 @@ namespace muster::load {
 class Child {
  public:
   /// Starts `command` (its first word is the program's path) and waits for its first line. Call it
-  /// before starting threads, on the thread that will live longest. kUnavailable: it ended, or said
+  /// before starting threads, on the thread that lives longest. kUnavailable: it ended, or printed
   /// nothing within `patience`.
   static Result<std::unique_ptr<Child>> Start(const std::vector<std::string>& command,
                                               Duration patience);
 
-  /// Asks it to end (SIGTERM), and makes it end (SIGKILL) if it has not within seconds. Reaps it.
+  /// Sends SIGTERM, and SIGKILL if it has not ended within seconds. Reaps it.
   ~Child();
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;

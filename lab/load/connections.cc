@@ -32,8 +32,7 @@ Result<ConnectionsReport> HoldConnections(const ConnectionsOptions& options) {
     MUSTER_TRY(const Duration cpu_after, CpuTime(options.server_pid));
     report.server_cpu = cpu_after - cpu_before;
   }
-  // The server's PING: a TCPStore greeting without its VALIDATE is what an echo server is greeted
-  // with.
+  // The server's PING. The greeting of an echo server is a TCPStore greeting without VALIDATE.
   const std::string ping = options.protocol == Protocol::kTcpStore ? Hello(Protocol::kEcho) : hello;
   MUSTER_CHECK_OK(AskAll(opened.sockets, ping, answer, kPatience));
   if (options.server_pid != 0) {

@@ -1,4 +1,4 @@
-// Many connections that do nothing but exist: how fast they come, what they cost the server.
+// Many idle connections: how fast they can be opened, and what they cost the server.
 #pragma once
 
 #include <sys/types.h>
@@ -17,18 +17,19 @@ namespace muster::load {
 struct ConnectionsOptions {
   Endpoint server;
   Protocol protocol = Protocol::kTcpStore;
-  pid_t server_pid = 0;  ///< Its memory is reported; 0: none is.
+  pid_t server_pid = 0;  ///< Its memory is reported; 0: no memory is.
   size_t count = 1000;
 };
 
 struct ConnectionsReport {
   Duration elapsed{};  ///< From the first connect to the last first answer.
   std::optional<Memory> memory_before;
-  std::optional<Memory> memory;  ///< While all were held.
+  std::optional<Memory> memory;  ///< While all were open.
   std::optional<Duration> server_cpu;
 };
 
-/// Opens them, has each answered, holds all, has each answered once more, and lets go. Blocks.
+/// Opens them, exchanges a message on each, holds all, exchanges one more on each, and closes them.
+/// Blocks.
 Result<ConnectionsReport> HoldConnections(const ConnectionsOptions& options);
 
 }  // namespace muster::load

@@ -12,7 +12,7 @@
 namespace muster::load {
 
 namespace {
-// Standard streams, epoll, pipes, a server's listener: never as many as this.
+// Standard streams, epoll, pipes, a server's listener: always fewer than this.
 constexpr size_t kOthers = 64;
 }  // namespace
 

@@ -18,8 +18,8 @@ namespace {
 
 constexpr std::array<std::string_view, 4> kOpNames = {"get", "set", "add", "check"};
 
-// What PINGs carry. One value for all: a reply that belongs to another request has another length
-// or content.
+// The content of PINGs. One value for all: a reply to another request has another length or
+// content.
 constexpr uint32_t kNonce = 0x68636e62;
 
 void AppendPing(std::string& out) { wire::AppendRequest(out, {.op = Op::kPing, .number = kNonce}); }
@@ -75,7 +75,7 @@ void AppendRedisChore(std::string& out, Chore chore, const KeySpace& space, uint
   }
 }
 
-// FNV-1a: the hash has to be the same everywhere, not good.
+// FNV-1a: the hash must be the same everywhere; it need not be good.
 uint64_t Mix(uint64_t hash, std::string_view bytes) {
   for (const char byte : bytes) hash = (hash ^ static_cast<uint8_t>(byte)) * 0x100000001b3;
   return hash;
@@ -169,7 +169,7 @@ void Script::ScriptTcpStore(LoadOp op) {
     if (op == LoadOp::kAdd) wire::AppendRequest(heads_, {.op = Op::kAdd, .key = name, .number = 1});
     if (op == LoadOp::kCheck) wire::AppendRequest(heads_, {.op = Op::kCheck, .keys = keys});
     if (op == LoadOp::kSet) {
-      // An empty value's length is what the request ends with; ours takes its place.
+      // The request ends with the length of an empty value; the real length replaces it.
       wire::AppendRequest(heads_, {.op = Op::kSet, .key = name});
       heads_.resize(heads_.size() - sizeof(uint64_t));
       AppendInt<uint64_t>(heads_, space_.value_bytes());
@@ -249,7 +249,7 @@ ReplyStep Script::ReadBytes(ReplyPlace& place, uint32_t key, std::string_view by
       const size_t from = place.offset - start;
       const size_t count = std::min(part.size() - from, bytes.size() - *used);
       const bool same = std::memcmp(bytes.data() + *used, part.data() + from, count) == 0;
-      // Another length or frame than promised, and the rest of the stream means nothing; another
+      // After another length or frame than expected, the rest of the stream means nothing. Another
       // value is just wrong.
       if (!same && &part != &parts[1]) return ReplyStep::kLost;
       place.wrong |= !same;
@@ -293,7 +293,7 @@ ReplyStep Script::ReadNumberLine(ReplyPlace& place, std::string_view bytes, size
 
 uint64_t Script::WorkHash() const {
   uint64_t hash = 0xcbf29ce484222325;
-  // Keys carry a tag of the run, so their order and number stand for them.
+  // Keys contain a tag of the run, so only their order and number are hashed.
   hash = Mix(hash, Concat(space_.keys(), ' ', request_bytes(), ' ', reply_head_.size(), ' ',
                           reply_body_bytes_, ' ', closing_.size(), ' ', reply_tail_.size()));
   for (uint32_t key = 0; key < std::min<uint32_t>(space_.keys(), 64); ++key) {

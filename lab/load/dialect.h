@@ -1,8 +1,9 @@
-// What a benchmarked server is asked and what it must answer, in bytes. Pure: no sockets, no clock.
+// The requests to a server under load and the expected replies, as bytes. Pure: no sockets, no
+// clock.
 //
-// The same load can be spoken in TCPStore's protocol (muster's server and PyTorch's; only opcodes
-// that both know), in Redis's, and to an echo server, which gets TCPStore's requests and is to send
-// them back.
+// The same load can be expressed in TCPStore's protocol (muster's server and PyTorch's; only
+// opcodes that both have), in Redis's, and for an echo server, which gets TCPStore's requests and
+// sends them back.
 #pragma once
 
 #include <array>
@@ -18,15 +19,15 @@ enum class Protocol { kTcpStore, kRedis, kEcho };
 enum class LoadOp { kGet, kSet, kAdd, kCheck };
 
 std::string_view Name(LoadOp op);
-/// kInvalid names the operations that there are.
+/// kInvalid names the existing operations.
 Result<LoadOp> ParseLoadOp(std::string_view name);
 Result<Protocol> ParseProtocol(std::string_view name);
 
-/// The keys and values of a run. Keys are equally long, values belong to their keys: a server that
-/// mixes two up is found out.
+/// The keys and values of a run. Keys have one length, and values belong to their keys: a server
+/// that confuses two is found.
 class KeySpace {
  public:
-  /// `tag` keeps the keys of runs apart that use one server at the same time; at most 8 bytes of it
+  /// `tag` separates the keys of runs that use one server at the same time; at most 8 bytes of it
   /// are used.
   KeySpace(std::string_view tag, uint32_t keys, size_t value_bytes, uint64_t seed);
 
@@ -48,11 +49,11 @@ class KeySpace {
   std::string pool_;
 };
 
-/// What a connection sends first, and what must come back before it is used.
+/// What a connection sends first, and the answer that it needs before it is used.
 std::string Hello(Protocol protocol);
 std::string HelloAnswer(Protocol protocol);
 
-/// Housekeeping requests; replies are what ReplyShape says.
+/// Requests before and after the load; their replies have a ReplyShape.
 enum class Chore { kStoreValue, kStoreCounter, kReadCounter, kDeleteValue, kDeleteCounter };
 void AppendChore(std::string& out, Protocol protocol, Chore chore, const KeySpace& space,
                  uint32_t key);
@@ -66,7 +67,7 @@ enum class ReplyShape {
 };
 ReplyShape ShapeOf(Protocol protocol, Chore chore);
 
-/// Where a client stands within the reply it is reading.
+/// A client's position within the reply that it is reading.
 struct ReplyPlace {
   uint32_t offset = 0;
   bool wrong = false;
@@ -74,33 +75,33 @@ struct ReplyPlace {
 };
 
 enum class ReplyStep {
-  kMore,   ///< All bytes used, the reply goes on.
+  kMore,   ///< All bytes used; the reply continues.
   kGood,   ///< Complete and right.
-  kWrong,  ///< Complete, and not what it should be.
-  kLost,   ///< Not a reply at all: nothing behind it can be understood.
+  kWrong,  ///< Complete and wrong.
+  kLost,   ///< Not a reply: nothing behind it can be understood.
 };
 
-/// One operation's requests and replies, ready-made for every key, so that a client's turn is a few
+/// One operation's requests and replies, prepared for every key, so that a client's turn is a few
 /// copies. The key space outlives it. Immutable: threads share it.
 class Script {
  public:
   Script(Protocol protocol, LoadOp op, const KeySpace& space);
 
-  /// One request; all are equally long.
+  /// The size of one request; all have the same.
   size_t request_bytes() const { return head_bytes_ + body_bytes_ + tail_.size(); }
-  /// Copies bytes of a request, from `offset` on, at most `room`. Returns how many.
+  /// Copies bytes of a request, from `offset` on, at most `room`. Returns the number of bytes.
   size_t CopyRequest(uint32_t key, size_t offset, char* out, size_t room) const;
 
-  /// What ends a batch of requests: a PING where the requests themselves have no replies. May be
+  /// The end of a batch of requests: a PING if the requests themselves have no replies. May be
   /// empty.
   std::string_view closing() const { return closing_; }
   /// Whether one reply answers for the whole batch.
   bool one_reply_per_batch() const { return !closing_.empty(); }
 
-  /// Reads on in the reply about `key`; `*used` says how many bytes belonged to it.
+  /// Continues to read the reply for `key`; `*used` is the number of bytes that belonged to it.
   ReplyStep Read(ReplyPlace& place, uint32_t key, std::string_view bytes, size_t* used) const;
 
-  /// A number that changes when the work does: shows whether two results can be compared.
+  /// A number that depends on the work: two results with the same number can be compared.
   uint64_t WorkHash() const;
 
  private:

@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint64_t kSeed = 7;
 
-/// Feeds a reply in pieces of `step` bytes. The verdict must not depend on them.
+/// Reads a reply in pieces of `step` bytes. The verdict must not depend on `step`.
 ReplyStep Feed(const Script& script, uint32_t key, const std::string& reply, size_t step) {
   ReplyPlace place;
   ReplyStep verdict = ReplyStep::kMore;
@@ -115,7 +115,7 @@ TEST(ScriptTest, NumbersMustBePositive) {
   ExpectVerdict(ReplyStep::kLost, redis, 0, ":" + std::string(40, '1'));
 }
 
-TEST(ScriptTest, RedisIsAskedInItsOwnWords) {
+TEST(ScriptTest, RedisIsQueriedInItsOwnProtocol) {
   const KeySpace space("t", 10, 3, kSeed);
   const std::string key = space.ValueKey(1);
   const Script get(Protocol::kRedis, LoadOp::kGet, space);

@@ -89,8 +89,8 @@ class EchoServer {
 
   void OnRead(Peer& peer, ssize_t count, char* bytes) {
     if (count > 0) {
-      // Our one client sends little and reads at once, so a write that does not fit cannot happen;
-      // if it did, its missing bytes would be found out.
+      // The only client sends little and reads at once, so every write fits. If one did not, the
+      // missing bytes would be noticed.
       const uv_buf_t reply = uv_buf_init(bytes, static_cast<unsigned>(count));
       if (uv_try_write(reinterpret_cast<uv_stream_t*>(&peer.tcp), &reply, 1) == count) return;
     }

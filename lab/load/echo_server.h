@@ -1,5 +1,4 @@
-// A bare libuv echo server: the least that a server on libuv can do. Latencies are judged against
-// it.
+// A bare libuv echo server: the minimum for a server on libuv. Latencies are compared with it.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Whether a quantity that was sampled for a while stays where it is, or grows without end.
+// Whether a sampled quantity stays constant or keeps growing.
 #pragma once
 
 #include <cstddef>
@@ -7,8 +7,8 @@
 
 namespace muster::load {
 
-/// Of the samples after the warm-up, the earlier and the later half, each by its lower quartile:
-/// what is needed for a moment says nothing, what is never given back does.
+/// The earlier and the later half of the samples after the warm-up, each as its lower quartile.
+/// Memory that is needed for a moment does not show in it; memory that is never returned does.
 struct Flatness {
   double earlier = 0;
   double later = 0;
@@ -17,10 +17,10 @@ struct Flatness {
   double growth() const { return earlier > 0 ? later / earlier - 1 : 0; }
 };
 
-/// With fewer nothing can be said: the warm-up and a half each need some.
+/// With fewer samples there is no result: the warm-up and each half need some.
 inline constexpr size_t kFlatnessSamplesMin = 10;
 
-/// The first fifth of the samples is warm-up. Nothing, if there are too few.
+/// The first fifth of the samples is the warm-up. Nothing, if there are too few.
 std::optional<Flatness> FlatnessOf(std::vector<double> samples);
 
 }  // namespace muster::load

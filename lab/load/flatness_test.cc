@@ -24,13 +24,13 @@ TEST(FlatnessTest, TheWarmUpDoesNotCount) {
   EXPECT_EQ(FlatnessOf(samples)->growth(), 0);
 }
 
-TEST(FlatnessTest, WhatIsNeededForAMomentSaysNothing) {
+TEST(FlatnessTest, MemoryThatIsNeededForAMomentDoesNotCount) {
   std::vector<double> samples(20, 100);
   std::fill_n(samples.begin() + 14, 4, 1000);
   EXPECT_EQ(FlatnessOf(samples)->growth(), 0);
 }
 
-TEST(FlatnessTest, TooFewSamplesSayNothing) {
+TEST(FlatnessTest, TooFewSamplesGiveNoResult) {
   EXPECT_FALSE(FlatnessOf({}));
   EXPECT_FALSE(FlatnessOf(std::vector<double>(kFlatnessSamplesMin - 1, 7)));
   EXPECT_TRUE(FlatnessOf(std::vector<double>(kFlatnessSamplesMin, 7)));

@@ -52,7 +52,7 @@ class FleetNode final : public RendezvousLinkListener {
   const std::unique_ptr<RendezvousLink> link_;
 };
 
-// Lives on a loop of its own; the caller waits for what it promises.
+// Lives on a loop of its own; the caller waits for its futures.
 class Fleet {
  public:
   Fleet(const FleetOptions& options, UvLoop& loop)
@@ -70,7 +70,7 @@ class Fleet {
     finished_ = false;
     awaited_ = options_.nodes - options_.kill;
     round_ = nodes_[0]->assignment().round;
-    // Spread over the ranks; rank 0 among them every now and then, as in life.
+    // Spread over the ranks, and sometimes rank 0, as in production.
     const size_t step = options_.nodes / options_.kill;
     for (size_t i = options_.kill; i-- > 0;)
       nodes_.erase(nodes_.begin() + static_cast<std::ptrdiff_t>(i * step + victim_ % step));
@@ -112,11 +112,11 @@ class Fleet {
     return static_cast<double>(total) / static_cast<double>(nodes_.size());
   }
 
-  /// All say good-bye, where that is said.
+  /// All leave, where the backend has a message for it.
   std::future<Status> End() {
     done_ = {};
     finished_ = false;
-    awaited_ = 1;  // until all have been asked to
+    awaited_ = 1;  // so that it reaches 0 only after all were asked
     const auto gone = [this] {
       if (--awaited_ == 0) Finish(Ok());
     };
@@ -201,7 +201,7 @@ void FleetNode::OnPlainServer() {
 Result<FleetReport> RunFleet(const FleetOptions& options) {
   MUSTER_TRY(const std::unique_ptr<UvThread> thread, UvThread::Open());
   std::unique_ptr<Fleet> fleet;
-  // Everything of the fleet happens on its loop.
+  // Everything in the fleet happens on its loop.
   const auto on_loop = [&](const auto& work) { thread->RunAndWait(work); };
   const auto await = [&](std::future<Status> done) -> Status {
     if (done.wait_for(options.patience) == std::future_status::ready) return done.get();

@@ -34,7 +34,7 @@ class Histogram {
   uint64_t count() const { return count_; }
   Duration max() const { return max_; }
 
-  /// The latency that `fraction` of the samples do not exceed; 0 where there are no samples.
+  /// The latency that `fraction` of the samples do not exceed; 0 if there are no samples.
   Duration Percentile(double fraction) const {
     const auto wanted = static_cast<uint64_t>(std::ceil(fraction * static_cast<double>(count_)));
     uint64_t seen = 0;
@@ -46,8 +46,8 @@ class Histogram {
   }
 
  private:
-  // 128 buckets for each power of two; below 128 ns each nanosecond has its own. Above 18 minutes
-  // all is one.
+  // 128 buckets for each power of two. Below 128 ns each nanosecond has its own, and above 18
+  // minutes there is one.
   static constexpr int kSubBits = 7;
   static constexpr uint64_t kSub = 1u << kSubBits;
   static constexpr int kTopBits = 40;

@@ -12,8 +12,7 @@ namespace muster::load {
 
 namespace {
 constexpr Duration kPatience = 30s;
-// Requests sent before their replies are read: few enough that both sides' socket buffers hold
-// them.
+// Requests sent before their replies are read: few enough for the socket buffers of both sides.
 constexpr uint32_t kKeysInFlight = 64;
 constexpr size_t kBytesInFlight = 1 << 20;
 }  // namespace
@@ -70,7 +69,7 @@ Result<int64_t> KeyKeeper::Exchange(const std::string& request, ReplyShape shape
   const Instant deadline = clock_.Now() + kPatience;
   MUSTER_CHECK_OK(stream_->Send(request, deadline));
   if (shape == ReplyShape::kNothing) {
-    // An answered PING shows that what came before it has been done.
+    // An answered PING shows that all requests before it have been executed.
     const std::string hello = Hello(Protocol::kEcho);
     MUSTER_CHECK_OK(stream_->Send(hello, deadline));
     MUSTER_TRY(const std::string answer, Take(HelloAnswer(Protocol::kTcpStore).size()));

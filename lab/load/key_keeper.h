@@ -1,4 +1,4 @@
-// Creates the keys of a run before it, counts its counters after it, and removes them in the end.
+// Creates the keys of a run beforehand, counts its counters afterwards, and finally removes them.
 // One blocking connection, many requests in flight.
 #pragma once
 
@@ -20,7 +20,7 @@ class KeyKeeper {
   static Result<std::unique_ptr<KeyKeeper>> Open(const Endpoint& server, Protocol protocol,
                                                  const KeySpace& space);
 
-  /// Every value stored and every counter at zero, seen by all requests from now on.
+  /// Stores every value and sets every counter to zero. All later requests see them.
   Status Create();
   /// The sum of all counters.
   Result<int64_t> CountCounters();
@@ -29,9 +29,9 @@ class KeyKeeper {
  private:
   KeyKeeper(Protocol protocol, const KeySpace& space) : protocol_(protocol), space_(space) {}
 
-  /// Does the chore for every key; returns the sum of the numbers answered.
+  /// Sends the chore for every key; returns the sum of the numbers in the replies.
   Result<int64_t> ForAll(Chore chore);
-  /// Sends what is in `request` and reads `replies` replies of that shape.
+  /// Sends `request` and reads `replies` replies of that shape.
   Result<int64_t> Exchange(const std::string& request, ReplyShape shape, size_t replies);
   Result<std::string> Take(size_t bytes);
   Result<std::string> TakeLine();

@@ -1,7 +1,5 @@
 #include "load/opener.h"
 
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
@@ -13,7 +11,7 @@
 
 #include "base/text.h"
 #include "os/posix/address.h"
-#include "os/posix/pacing.h"
+#include "os/posix/tcp_socket.h"
 
 namespace muster::load {
 
@@ -42,8 +40,7 @@ class Answers {
 
   size_t complete() const { return complete_; }
 
-  /// Waits for events. Answers are collected here; sockets that became writable are passed to
-  /// `writable`.
+  /// Waits for events. Collects answers, and passes sockets that became writable to `writable`.
   Status Turn(const std::function<Status(int fd, size_t number)>& writable) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline_ - SteadyClock::now());
     if (left <= 0ms)
@@ -86,7 +83,7 @@ class Answers {
   }
 
   const std::string answer_;
-  std::vector<uint8_t> got_;  // bytes of the answer, for each connection
+  std::vector<uint8_t> got_;  // received bytes of the answer, by connection
   const Clock deadline_;
   size_t complete_ = 0;
   Descriptor epoll_;
@@ -115,22 +112,17 @@ class Opener {
 
  private:
   Status Connect() {
-    Descriptor socket(::socket(address_.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    Descriptor socket(OpenClientSocket(address_.ss_family).Release());
     if (!socket.is_open()) return SystemError("socket");
-    const int on = 1;
-    setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    AvoidPacing(socket.get());
-    const socklen_t size =
-        address_.ss_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
-    const int made = connect(socket.get(), reinterpret_cast<const sockaddr*>(&address_), size);
-    if (made != 0 && errno != EINPROGRESS) return SystemError("connect");
+    const int failure = ConnectSocket(socket.get(), address_);
+    if (failure != 0 && failure != EINPROGRESS) return SystemError("connect");
     const int fd = socket.get();
     const size_t number = opened_.sockets.size();
     opened_.sockets.push_back(std::move(socket));
     return Greet(fd, number);
   }
 
-  // Over loopback the connection stands by now; trying first saves a turn through epoll.
+  // Over loopback the connection is established by now; trying first saves a turn through epoll.
   Status Greet(int fd, size_t number) {
     const std::string hello = options_.hello(number);
     const ssize_t sent = send(fd, hello.data(), hello.size(), MSG_NOSIGNAL);
@@ -156,7 +148,7 @@ Result<Opened> OpenConnections(const OpenOptions& options) {
   Result<std::vector<sockaddr_storage>> addresses =
       Resolve(options.server, Instant{}, Instant{} + options.patience);
   if (!addresses) return About(options.server, addresses.error());
-  // A name may resolve to an address where nothing listens: the first that answers is taken.
+  // A name may resolve to an address where nothing listens: the first one that answers is used.
   Error failure{Code::kUnavailable, "no address"};
   for (const sockaddr_storage& address : *addresses) {
     Result<Opened> opened = Opener(options, address).Run();

@@ -1,6 +1,6 @@
-// Opens many connections at once, as a fleet does that starts: a bounded number of them in the
-// making, so that the server's backlog is not overrun, and each one used only after the server has
-// answered its greeting.
+// Opens many connections at once, as a starting fleet does. A bounded number is being opened at a
+// time, so that the server's backlog does not overflow. A connection is used only after the server
+// has answered its greeting.
 #pragma once
 
 #include <cstddef>
@@ -18,9 +18,9 @@ namespace muster::load {
 struct OpenOptions {
   Endpoint server;
   size_t count = 1;
-  /// What connection number i sends first, in one write.
+  /// The first bytes of connection number i, in one write.
   std::function<std::string(size_t i)> hello;
-  /// What must come back, to the byte.
+  /// The answer that must come, to the byte.
   std::string answer;
   size_t in_flight_max = 256;  ///< Redis's backlog is 511, the kernel's default 4096.
   Duration patience = 30s;     ///< For all of them together.
@@ -31,7 +31,7 @@ struct Opened {
   Duration elapsed{};               ///< From the first connect to the last answer.
 };
 
-/// Blocks. kUnavailable: nothing listens, it hung up, or answered something else. kTimeout:
+/// Blocks. kUnavailable: nothing listens, it disconnected, or it sent another answer. kTimeout:
 /// `patience` has passed.
 Result<Opened> OpenConnections(const OpenOptions& options);
 

@@ -1,5 +1,5 @@
-// What a process has used: CPU time to the nanosecond, and memory. For a server that another
-// process may have started.
+// The resources of a process: CPU time to the nanosecond, and memory. Also for a server that
+// another process has started.
 #pragma once
 
 #include <sys/types.h>
@@ -12,8 +12,8 @@
 
 namespace muster::load {
 
-/// Of all its threads, those that have ended too, in user and kernel mode. kNotFound: there is no
-/// such process.
+/// Of all its threads, including ended ones, in user and kernel mode. kNotFound: there is no such
+/// process.
 Result<Duration> CpuTime(pid_t pid);
 
 /// Of this process.
@@ -21,11 +21,11 @@ Duration OwnCpuTime();
 
 struct Memory {
   uint64_t resident_bytes = 0;  ///< Now.
-  uint64_t peak_bytes = 0;      ///< The most it ever was.
+  uint64_t peak_bytes = 0;      ///< The maximum so far.
 };
 Result<Memory> MemoryOf(pid_t pid);
 
-/// How many it has open.
+/// How many descriptors it has open.
 Result<size_t> DescriptorsOf(pid_t pid);
 
 }  // namespace muster::load

@@ -21,7 +21,7 @@ namespace {
 constexpr Duration kTick = 20ms;
 constexpr Duration kLook = 50ms;
 // A node that has gone comes back after one to three seconds: sometimes within its grace, mostly
-// after the others have gone on.
+// after the others have formed a new round.
 constexpr Duration kAwayMin = 1s;
 constexpr uint64_t kAwaySpanMs = 2000;
 constexpr Duration kGoodbyeMax = 5s;  // for the server to confirm it
@@ -79,7 +79,7 @@ class SoakNode final : public RendezvousLinkListener {
         return;
       case Push::Kind::kRefused:
         if (push.refusal == Push::Refusal::kPast) {
-          left_ = true;  // where it was, it is not any more
+          left_ = true;  // it has left the round that it was in
           return;
         }
         refusal_ = push.why;
@@ -108,7 +108,7 @@ class SoakNode final : public RendezvousLinkListener {
   SessionLink link_;
 };
 
-/// Lives on its loop; the caller asks how it stands.
+/// Lives on its loop; the caller queries its state.
 class Fleet {
  public:
   Fleet(const SoakOptions& options, UvLoop& loop)
@@ -165,10 +165,10 @@ class Fleet {
     return latest;
   }
 
-  /// Where a node is, or will be again.
+  /// The place of a node, present or future.
   struct Place {
     std::unique_ptr<SoakNode> node;
-    Instant due{};  ///< When the next one comes, if there is none.
+    Instant due{};  ///< When the next node comes, if there is none.
   };
 
   void Tick() {
@@ -217,7 +217,7 @@ class Fleet {
   }
 
   void Fill(Place& place) {
-    // A process that is started again is another one.
+    // A restarted process is another node.
     const auto id = static_cast<int64_t>(came_++);
     place.node =
         std::make_unique<SoakNode>(loop_, connector_,
@@ -236,7 +236,7 @@ class Fleet {
   std::vector<Place> places_;
   Instant began_{};
   Instant last_{};   // tick
-  double owed_ = 0;  // nodes that should have gone by now, and have not
+  double owed_ = 0;  // nodes that should have gone by now and have not
   bool churning_ = false;
   uint64_t died_ = 0;
   uint64_t left_ = 0;

@@ -20,7 +20,7 @@ using SteadyClock = std::chrono::steady_clock;
 
 constexpr size_t kThreadsMax = 256;
 constexpr size_t kPipelineMax = 65536;
-constexpr uint32_t kKeysMax = 9'999'999;  // what seven digits can name
+constexpr uint32_t kKeysMax = 9'999'999;  // the most that seven digits can count
 constexpr size_t kValueBytesMax = 8 << 20;
 constexpr uint64_t kStoredBytesMax = 4ull << 30;
 constexpr Duration kOpenPatience = 60s;
@@ -84,7 +84,7 @@ class StoreLoad::Run {
     return report;
   }
 
-  /// All that were answered, those of the warm-up too.
+  /// All that were answered, including those of the warm-up.
   uint64_t Operations() const {
     uint64_t sum = 0;
     for (const auto& worker : workers_) sum += worker->operations();
@@ -127,7 +127,7 @@ class StoreLoad::Run {
     return report;
   }
 
-  /// Lets the time pass, unless no worker has anything left to do.
+  /// Waits, unless no worker has anything left to do.
   void WaitOrEnd(Duration duration) {
     std::unique_lock lock(mutex_);
     all_ended_.wait_for(lock, duration, [this] { return running_ == 0; });
@@ -159,7 +159,7 @@ Result<std::unique_ptr<StoreLoad>> StoreLoad::Open(const LoadOptions& options) {
 }
 
 StoreLoad::~StoreLoad() {
-  // The server may be gone, and then there is nothing to tidy up.
+  // If the server is gone, nothing has to be removed.
   if (keeper_) static_cast<void>(keeper_->Delete());
 }
 

@@ -22,7 +22,7 @@ constexpr Duration kPatience = 30s;
 constexpr size_t kWaitersMax = 1'000'000;
 constexpr size_t kWakesMax = 1'000'000;
 
-/// A blocking client for the two that are measured.
+/// A blocking client, for the two that are measured.
 class Peer {
  public:
   Status Open(const Endpoint& server) {
@@ -69,7 +69,7 @@ std::string WaitThenPing(std::string_view key) {
   return out + Ping();
 }
 
-/// A waiter that is measured, a setter, and the crowd: one pass over the numbers.
+/// The measured waiter, the setter, and the other waiters: one pass over the numbers of waiters.
 class Pass {
  public:
   explicit Pass(const WakeOptions& options)
@@ -81,7 +81,7 @@ class Pass {
   }
 
   Status Run(std::vector<WakePoint>& points) {
-    // First of all, so that it makes no difference to them how many come later.
+    // Opened first, so that later connections make no difference to them.
     MUSTER_CHECK_OK(setter_.Open(options_.server));
     MUSTER_CHECK_OK(waiter_.Open(options_.server));
     for (WakePoint& point : points) {
@@ -110,7 +110,7 @@ class Pass {
 
   std::string CrowdHello(size_t number) const {
     const std::string key = Concat("/bench/", options_.tag, "/other/", number);
-    // A greeting without its PING, then the wait with one.
+    // A greeting without its PING, then the wait and a PING.
     const std::string hello = Hello(Protocol::kTcpStore);
     return hello.substr(0, hello.size() - Ping().size()) + WaitThenPing(key);
   }

@@ -1,4 +1,4 @@
-// How long a waiter sleeps on after its key was set, while others wait for other keys.
+// The time from a SET to the waiter that it wakes, while others wait for other keys.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ struct WakeOptions {
   std::vector<size_t> waiters;  ///< The numbers of other waiters to measure with.
   size_t wakes = 500;           ///< Measured in each pass at each number.
   size_t passes =
-      3;  ///< Over all the numbers, so that a slow second does not hit one of them alone.
+      3;  ///< Passes over all numbers, so that a disturbance does not affect one number alone.
   std::string tag = "0";  ///< Part of the keys.
 
   Status Validate() const;
@@ -28,7 +28,7 @@ struct WakePoint {
   Histogram latency;  ///< From before the SET is sent until the waiter has its answer.
 };
 
-/// One point for each number of waiters, in the order asked for. Blocks. kUnavailable, kTimeout,
+/// One point for each number of waiters, in the given order. Blocks. kUnavailable, kTimeout,
 /// kInvalid; kProtocol: the server woke another waiter, or none.
 Result<std::vector<WakePoint>> MeasureWakes(const WakeOptions& options);
 

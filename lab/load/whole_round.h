@@ -1,4 +1,4 @@
-// Whether nodes that have met are one whole round.
+// Whether a set of nodes is one whole round.
 #pragma once
 
 #include <vector>
@@ -7,8 +7,8 @@
 
 namespace muster::load {
 
-/// Of the assignments of all nodes there are: every rank once, one world and one round for all.
-/// No nodes are no round.
+/// For the assignments of all nodes: every rank once, one world and one round for all. An empty
+/// list is not a round.
 bool IsWholeRound(const std::vector<const Push*>& assignments);
 
 }  // namespace muster::load

@@ -37,7 +37,7 @@ TEST(WholeRoundTest, TheWorldIsAsLargeAsThereAreNodes) {
 
 TEST(WholeRoundTest, AllAreInOneRound) { EXPECT_FALSE(IsWhole({{0}, {1}, {2, 3, 6}})); }
 
-TEST(WholeRoundTest, NobodyIsNoRound) { EXPECT_FALSE(IsWhole({})); }
+TEST(WholeRoundTest, AnEmptyListIsNoRound) { EXPECT_FALSE(IsWhole({})); }
 
 }  // namespace
 }  // namespace muster::load

@@ -18,7 +18,7 @@ namespace {
 using SteadyClock = std::chrono::steady_clock;
 
 constexpr size_t kScratchBytes = 256 * 1024;
-// How often a worker that receives nothing checks whether it is to stop.
+// How often a worker that receives nothing checks whether it must stop.
 constexpr int kLookMs = 50;
 }  // namespace
 
@@ -30,8 +30,7 @@ Worker::Worker(const Stage& stage, std::span<const Descriptor> sockets, size_t f
       scratch_(kScratchBytes),
       live_(sockets.size()) {
   for (size_t i = 0; i < sockets.size(); ++i) {
-    // Clients far apart in the generator's sequence: neighbours would ask for the same keys,
-    // shifted.
+    // Seeds far apart in the generator's sequence: close ones would request the same keys, shifted.
     const uint64_t seed = Prng(stage.seed + (first_number + i) * 0x9e3779b9).Next();
     clients_.push_back(
         {.fd = sockets[i].get(), .prng = Prng(seed), .keys = &keys_[i * stage.pipeline]});
@@ -130,7 +129,7 @@ void Worker::Receive(Client& client) {
   uint64_t good = 0;
   while (!bytes.empty()) {
     if (client.replies >= replies_wanted)
-      return GiveUp(client, "the server said more than it was asked");
+      return GiveUp(client, "the server sent more than was requested");
     size_t used = 0;
     const ReplyStep step =
         stage_.script.Read(client.place, client.keys[client.replies], bytes, &used);
@@ -175,7 +174,7 @@ void Worker::GiveUp(Client& client, std::string why) {
   client.busy = false;
   --live_;
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, client.fd, nullptr);
-  shutdown(client.fd, SHUT_RDWR);  // it must not be used as a working one later
+  shutdown(client.fd, SHUT_RDWR);  // the connection must not be used again later
 }
 
 void Worker::Complain(std::string why) {

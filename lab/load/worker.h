@@ -1,8 +1,8 @@
 // One thread of the load generator: an epoll loop over its share of the connections.
 //
-// The generator must cost less than what it measures. A client's turn is one write of a whole
-// batch, put together from ready-made requests, and usually one read into a buffer that all clients
-// share; replies are compared in place.
+// The generator must cost less than what it measures. A client's turn is one write of a whole batch
+// of prepared requests, and usually one read into a buffer that all clients share. Replies are
+// compared in place.
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,7 @@ namespace muster::load {
 
 enum class Phase { kWarmUp, kMeasure, kStop };
 
-/// What the workers of one measurement share.
+/// Shared by the workers of one measurement.
 struct Stage {
   const Script& script;
   uint32_t keys;
@@ -34,17 +34,17 @@ struct Stage {
 
 class Worker {
  public:
-  /// `first_number` is the number of its first client among all: it chooses what the client asks
-  /// for. What is given outlives the worker.
+  /// `first_number` is the number of its first client among all: it selects the client's keys. All
+  /// arguments outlive the worker.
   Worker(const Stage& stage, std::span<const Descriptor> sockets, size_t first_number);
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  /// Sends batch after batch on each connection until the stage says kStop or no connection is
-  /// left; then waits for the replies under way. On a thread of its own.
+  /// Sends batch after batch on each connection until the stage is kStop or no connection is left.
+  /// Then waits for the replies under way. On a thread of its own.
   void Run();
 
-  /// Operations answered rightly so far. Any thread.
+  /// Operations answered correctly so far. Any thread.
   uint64_t operations() const { return operations_.load(std::memory_order_relaxed); }
 
   // After Run():
@@ -56,25 +56,25 @@ class Worker {
   struct Client {
     int fd;
     Prng prng;
-    uint32_t* keys;      // of the requests in its batch
+    uint32_t* keys;      // the keys of the requests in its batch
     size_t sent = 0;     // bytes of the batch
     size_t replies = 0;  // of the batch, read so far
     ReplyPlace place{};
     std::chrono::steady_clock::time_point sent_at{};
     bool busy = false;        // a batch is under way
-    bool wants_room = false;  // for the rest of it
+    bool wants_room = false;  // to write the rest of the batch
   };
 
   void PrepareBatch(Client& client);
-  /// Sends what has been prepared. After all that came has been read: to do each for a while is
-  /// cheaper than to do them in turn, and the server, not the generator, is to be measured.
+  /// Sends prepared batches after everything that arrived has been read. Doing many reads and then
+  /// many writes is cheaper than alternating, and the server is to be measured, not the generator.
   void StartBatches();
   void Send(Client& client);
   size_t FillScratch(const Client& client);
   void Receive(Client& client);
   void EndBatch(Client& client);
   void WatchRoom(Client& client, bool wants_room);
-  /// The connection is of no use any more; the rest of its batch is lost.
+  /// The connection cannot be used any more; the rest of its batch is lost.
   void GiveUp(Client& client, std::string why);
   void Complain(std::string why);
   size_t RepliesPerBatch() const {

@@ -1,4 +1,4 @@
-// `muster-lab bench`: measures store servers. One file for each kind of measurement; this one has
+// `muster-lab bench`: measures store servers. One file for each kind of measurement; this file has
 // what they share.
 #include "program/bench.h"
 
@@ -28,7 +28,7 @@ int RunEcho() {
   return kOk;
 }
 
-/// The program `muster` in this program's folder: what users run is what is measured.
+/// The program `muster` in this program's folder: the program that users run is measured.
 Result<std::string> MusterBeside() {
   const std::string own = OwnPath();
   std::string muster = own.substr(0, own.rfind('/') + 1) + "muster";
@@ -70,7 +70,7 @@ Result<BenchServer> ReachServer(const std::string& address, pid_t pid, int threa
   }
   server.endpoint = *endpoint;
   if (server.endpoint.host.empty()) server.endpoint.host = "localhost";
-  if (pid != 0) MUSTER_CHECK_OK(load::CpuTime(pid));  // said now, not after the load
+  if (pid != 0) MUSTER_CHECK_OK(load::CpuTime(pid));  // fails now, not after the load
   server.pid = pid;
   return server;
 }
@@ -122,8 +122,9 @@ void AddBench(CLI::App& app, Run* run) {
   AddBenchWake(*bench, run);
   AddBenchRendezvous(*bench, run);
   AddBenchSoak(*bench, run);
-  CLI::App* echo = bench->add_subcommand("echo-server", "What latencies are measured against.");
-  echo->group("");  // not for people
+  CLI::App* echo =
+      bench->add_subcommand("echo-server", "The server that latencies are compared with.");
+  echo->group("");  // hidden from the help text
   echo->callback([run] { *run = [] { return RunEcho(); }; });
 }
 

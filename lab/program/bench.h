@@ -1,4 +1,4 @@
-// What the `muster-lab bench` subcommands share.
+// Shared by the `muster-lab bench` subcommands.
 #pragma once
 
 #include <sys/types.h>
@@ -24,11 +24,11 @@ void AddBenchWake(CLI::App& bench, Run* run);
 void AddBenchRendezvous(CLI::App& bench, Run* run);
 void AddBenchSoak(CLI::App& bench, Run* run);
 
-/// The server under test: one that runs already, or one of our own that lives as long as this.
+/// The server under test: one that is already running, or one that lives as long as this object.
 struct BenchServer {
   std::unique_ptr<load::Child> child;  ///< Null if it was running already.
   Endpoint endpoint;
-  pid_t pid = 0;  ///< 0: unknown, so nothing can be said about its CPU time and memory.
+  pid_t pid = 0;  ///< 0: unknown, so its CPU time and memory are not reported.
 };
 
 /// `address` "": starts `muster serve` with `threads` threads on a free port of 127.0.0.1.
@@ -36,11 +36,10 @@ Result<BenchServer> ReachServer(const std::string& address, pid_t pid, int threa
 /// Starts `command` and takes the port from its first line, a JSON object.
 Result<BenchServer> StartServer(const std::vector<std::string>& command);
 
-/// Keeps the keys of benchmarks apart that use one server at the same time: always eight
-/// characters.
+/// Separates the keys of benchmarks that use one server at the same time: always eight characters.
 std::string RunTag();
 
-/// Rounded to a hundredth: the clock is not better.
+/// Rounded to a hundredth, the precision of the clock.
 double Microseconds(Duration duration);
 double PerOperation(Duration duration, uint64_t operations);
 

@@ -31,7 +31,7 @@ load::LoadOptions OneClient(const BenchServer& server, load::Protocol protocol) 
   options.clients = 1;
   options.tag = RunTag();
   options.warm_up = 10ms;
-  // A GET's reply is then as long as its request, as an echo is: 9 bytes and a key of 24; 8 bytes
+  // Then a GET's reply is as long as its request, like an echo: 9 bytes and a key of 24; 8 bytes
   // and the value.
   options.value_bytes = 25;
   return options;
@@ -67,7 +67,7 @@ int BenchLatency(const BenchLatencyFlags& flags) {
   std::vector<LatencyRow> rows;
   for (const LoadOp op : {LoadOp::kGet, LoadOp::kCheck, LoadOp::kAdd})
     rows.push_back({.op = op, .store = {}, .echo = {}});
-  // In turns, so that whatever else the machine does meets both.
+  // They take turns, so that other work on the machine affects both.
   const Duration turn = ToDuration(flags.seconds / static_cast<double>(flags.rounds));
   uint64_t errors = 0;
   for (size_t round = 0; round < flags.rounds; ++round) {
@@ -103,11 +103,12 @@ int BenchLatency(const BenchLatencyFlags& flags) {
 void AddBenchLatency(CLI::App& bench, Run* run) {
   auto flags = std::make_shared<BenchLatencyFlags>();
   CLI::App* latency = bench.add_subcommand(
-      "latency", "Ask muster's server and a bare libuv echo server one request at a time.");
+      "latency", "Send muster's server and a bare libuv echo server one request at a time.");
   latency->footer(
-      "Both run in processes of their own and are asked in turns, over loopback, by the same "
+      "Both run in processes of their own and get requests in turns, over loopback, from the same "
       "client with\n"
-      "requests of the same size. The ratio of the medians says what a store costs over moving the "
+      "requests of the same size. The ratio of the medians is the cost of a store compared with "
+      "moving the "
       "bytes.\n"
       "\n"
       "Example:\n"

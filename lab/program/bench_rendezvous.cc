@@ -1,5 +1,5 @@
-// `muster-lab bench rendezvous`: how long N nodes take to agree, what it costs, and how soon they
-// agree again when some of them die.
+// `muster-lab bench rendezvous`: how long N nodes take to agree, what it costs, and how long the
+// surviving nodes take when some of them die.
 #include <algorithm>
 #include <barrier>
 #include <chrono>
@@ -19,8 +19,8 @@
 #include "program/bench.h"
 #include "rendezvous/session/status_client.h"
 #ifdef MUSTER_HAS_ETCD
-#include "etcd/etcd_access.h"
-#include "muster/etcd_server.h"
+#include "etcd/etcd_server.h"
+#include "etcd/grpc/grpc_etcd.h"
 #endif
 
 namespace muster::cli {
@@ -44,14 +44,14 @@ struct BenchRendezvousFlags {
 double Seconds(Duration time) { return std::round(static_cast<double>(time.count()) / 1e5) / 1e4; }
 double Hundredths(double value) { return std::round(value * 100) / 100; }
 
-/// The value that so many of them do not exceed.
+/// The value that this share of the times does not exceed.
 Duration Quantile(std::vector<Duration> times, double share) {
   std::ranges::sort(times);
   const auto rank = static_cast<size_t>(std::ceil(share * static_cast<double>(times.size())));
   return times[std::max<size_t>(rank, 1) - 1];
 }
 
-/// What the server has used, where we know which process it is.
+/// The resources of the server, if its process is known.
 class ServerMeter {
  public:
   explicit ServerMeter(pid_t pid) : pid_(pid), before_(Now()) {}
@@ -72,13 +72,13 @@ class ServerMeter {
   const Duration before_;
 };
 
-/// Where a fleet meets.
+/// The server that a fleet uses.
 struct Place {
   std::string backend;
   Endpoint server{};
   EtcdConnector etcd{};
   pid_t pid = 0;                 ///< 0: unknown.
-  std::shared_ptr<void> kept{};  ///< What we have started.
+  std::shared_ptr<void> kept{};  ///< The servers that this program started.
 };
 
 Place AtServer(const BenchRendezvousFlags& flags) {
@@ -94,7 +94,7 @@ Place InEtcd(const BenchRendezvousFlags& flags) {
   if (endpoint.empty()) {
     const auto server = std::make_shared<EtcdServer>();
     server->Start();
-    endpoint = server->endpoint();
+    endpoint = server->endpoints().front();
     place.pid = server->pids().front();
     place.kept = server;
   }
@@ -110,8 +110,8 @@ Place InEtcd(const BenchRendezvousFlags&) {
 // ----------------------------------------------------------------------------------------------
 // muster and etcd: links, on one loop
 
-/// Until the server has noticed that the nodes of the last round are gone: that work is not the
-/// next round's.
+/// Waits until the server has noticed that the nodes of the last round are gone; that work does not
+/// belong to the next round.
 void AwaitQuiet(const Endpoint& server, const std::string& run_id) {
   constexpr Duration kPatience = 10s;
   constexpr Duration kLook = 20ms;
@@ -198,8 +198,8 @@ Handlers MakeHandlers(const Endpoint& server, size_t count, const std::string& r
   return handlers;
 }
 
-// All nodes start in one instant, in which the last of their threads starts the clock; the last one
-// to have its rank ends it.
+// All nodes start at once: the last of their threads starts the clock, and the last node with a
+// rank stops it.
 Duration Meet(const Handlers& handlers, std::vector<int64_t>& ranks) {
   using SteadyClock = std::chrono::steady_clock;
   SteadyClock::time_point began;
@@ -329,12 +329,13 @@ void AddBenchRendezvous(CLI::App& bench, Run* run) {
   rendezvous->footer(
       "muster: every node has a session over a connection of its own; connecting counts. With "
       "--kill, that many\n"
-      "nodes then end without a word, and the time is taken until every survivor has its place in "
+      "nodes then end without a message, and the time is measured until every surviving node has "
+      "its place in "
       "the next round:\n"
       "it includes the grace for coming back (0.3 s) and --last-call.\n"
       "etcd: the same, but every node has a client of etcd of its own, with its lease and its "
       "watches; it takes the\n"
-      "others 3 s, the lease here, to miss a node that ends without a word. --server takes "
+      "others 3 s, the lease here, to notice a node that ends without a message. --server takes "
       "etcd://HOST:PORT,...\n"
       "c10d: every node is a handler, made beforehand, with connections of its own; works with "
       "PyTorch's server, too.\n"

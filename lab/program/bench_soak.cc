@@ -1,5 +1,5 @@
 // `muster-lab bench soak`: thousands of nodes that come and go for minutes or hours. The server's
-// memory stays where it is, and it has one descriptor for each connection and no other.
+// memory must stay constant, and it must have exactly one descriptor for each connection.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -34,7 +34,7 @@ struct BenchSoakFlags {
   bool json = false;
 };
 
-// An allocator keeps a page here and there; what leaks for minutes is more than this.
+// An allocator keeps some pages; a leak over minutes is more than this.
 constexpr double kSlackBytes = 2 << 20;
 // A server notices the end of the last connections when it gets to them.
 constexpr Duration kGoneWithin = 10s;
@@ -43,14 +43,14 @@ double MiB(uint64_t bytes) {
   return std::round(static_cast<double>(bytes) / (1 << 20) * 100) / 100;
 }
 
-/// What was seen of the fleet and its server, sample by sample.
+/// The samples of the fleet and its server.
 class Samples {
  public:
   Samples(pid_t server, bool print) : server_(server), print_(print) {
     descriptors_before_ = Descriptors();
     if (!print_) return;
     std::printf("%9s %10s %9s %8s %8s %8s %8s %9s %11s\n", "seconds", "connected", "in round",
-                "round", "died", "left", "given up", "MiB", "descriptors");
+                "round", "died", "left", "lost", "MiB", "descriptors");
   }
 
   void Add(const load::SoakState& state, bool calm) {
@@ -89,7 +89,7 @@ class Samples {
     return Unaccounted(Descriptors(), 0);
   }
 
-  /// Of the server, while nodes came and went; nothing, if it was not looked at often enough.
+  /// Of the server, while nodes came and went; nothing, if there were too few samples.
   std::optional<load::Flatness> memory() const { return load::FlatnessOf(resident_); }
   size_t count() const { return resident_.size(); }
   /// Descriptors without a connection, when all nodes were there, after the churn.
@@ -121,25 +121,26 @@ load::SoakOptions Options(const BenchSoakFlags& flags, const BenchServer& server
       .churn_per_second = flags.churn_percent / 100,
       .length = ToDuration(60 * flags.minutes),
       .sample_every = ToDuration(flags.sample_seconds),
-      // Ten seconds of silence: the fleet lives on one thread, and shares the cores with the
-      // server.
+      // Ten seconds of silence are allowed: the fleet lives on one thread, and shares the cores
+      // with the server.
       .settings = {.min_nodes = std::max<int64_t>(1, nodes / 2),
                    .max_nodes = nodes,
                    .last_call = ToDuration(flags.last_call_seconds),
                    .keep_alive_interval = 2s,
-                   .keep_alive_max_attempt = 5},
+                   .keep_alive_max_attempt = 5,
+                   .forming = Forming{.rejoin_window = 0s}},  // every node that comes makes a round
       .seed = flags.seed,
       .sample = [&samples](const load::SoakState& state, bool calm) { samples.Add(state, calm); }};
 }
 
-/// How it went.
+/// The result.
 struct Verdict {
   std::optional<load::Flatness> memory;
-  bool flat = false;  ///< It was looked at often enough, and has not grown.
+  bool flat = false;  ///< There were enough samples, and memory has not grown.
   int64_t unaccounted = 0;
   int64_t left_over = 0;
   load::SoakReport report{};
-  std::vector<std::string> wrong{};  ///< Why it failed; empty: it is clean.
+  std::vector<std::string> wrong{};  ///< Why it failed; empty: it passed.
 
   bool exact() const { return unaccounted == 0 && left_over == 0; }
   double growth_percent() const { return std::round(memory->growth() * 1e4) / 100; }
@@ -156,7 +157,7 @@ Verdict Judge(const BenchSoakFlags& flags, const Samples& samples, const load::S
     verdict.flat = memory->later <= allowed;
     if (!verdict.flat) wrong.push_back("the server's memory grows");
   } else {
-    wrong.push_back(Concat("too short to tell whether memory is flat: needs at least ",
+    wrong.push_back(Concat("too short to show whether memory is flat: needs at least ",
                            load::kFlatnessSamplesMin, " samples, and has ", samples.count(),
                            " (--minutes, --sample)"));
   }
@@ -211,7 +212,7 @@ void PrintText(const Verdict& verdict) {
 }
 
 int BenchSoak(const BenchSoakFlags& flags) {
-  // CLI11 takes nan for a number within every range.
+  // CLI11 accepts nan within every range.
   for (const double number : {flags.minutes, flags.churn_percent, flags.tolerance_percent}) {
     if (std::isnan(number))
       throw std::invalid_argument("--minutes, --churn, --tolerance: 'nan' is no number");

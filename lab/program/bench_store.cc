@@ -161,7 +161,7 @@ int BenchStore(BenchStoreFlags& flags) {
   if (flags.server.empty() && flags.server_pid != 0) {
     throw std::invalid_argument("--server-pid is about the server named with --server");
   }
-  // Before the server is started: it inherits the limit.
+  // Before the server is started, which inherits the limit.
   OrExit(load::AllowConnections(std::max(flags.connections_only, flags.options.clients)),
          "bench store");
   const BenchServer server =
@@ -210,7 +210,8 @@ void AddServerFlags(CLI::App& store, BenchStoreFlags& flags) {
 }
 
 void AddLoadFlags(CLI::App& store, BenchStoreFlags& flags) {
-  // What makes sense together is for the load generator to say; here, only what fits.
+  // The load generator checks combinations of options; here each value is only checked to fit its
+  // type.
   const auto count = [&](const char* flag, auto& value, const char* help) {
     return store.add_option(flag, value, help)->transform(WholeNumber(0, UINT32_MAX));
   };
@@ -228,7 +229,7 @@ void AddLoadFlags(CLI::App& store, BenchStoreFlags& flags) {
   count("--keys", flags.options.keys, "Distinct keys")->capture_default_str();
   count("--threads", flags.options.threads, "Threads of the load generator")->capture_default_str();
   store
-      .add_option("--seed", flags.options.seed, "Chooses the keys asked for; same seed, same work")
+      .add_option("--seed", flags.options.seed, "Chooses the requested keys; same seed, same work")
       ->transform(WholeNumber(0, UINT64_MAX))
       ->capture_default_str();
   store

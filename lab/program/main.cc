@@ -37,8 +37,8 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace muster::cli
 
-/// Before any other initialisation: gRPC opens a descriptor then, which must not get the number of
-/// a standard descriptor that this process was started without.
+/// Before any other initialisation: gRPC opens a descriptor then. It must not get the number of a
+/// standard descriptor that is closed when this process starts.
 [[gnu::constructor(101)]] static void BeforeAll() { muster::cli::OpenStandardDescriptors(); }
 
 int main(int argc, char** argv) {

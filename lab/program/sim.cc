@@ -23,6 +23,7 @@
 #include "sim/bugs.h"
 #include "sim/campaign.h"
 #include "sim/crash_report.h"
+#include "sim/failure_patterns.h"
 #include "sim/side_by_side.h"
 #include "sim/world.h"
 
@@ -32,7 +33,7 @@ namespace {
 using SteadyClock = std::chrono::steady_clock;
 
 constexpr uint64_t kSeedMax = std::numeric_limits<uint64_t>::max();
-constexpr uint64_t kHuntRuns = 1'000;  // of each bug, without --runs
+constexpr uint64_t kHuntRuns = 1'000;  // runs of each bug, without --runs
 double SecondsSince(SteadyClock::time_point began) { return Seconds(SteadyClock::now() - began); }
 
 sim::Constraints ConstraintsOf(const SimFlags& flags) {
@@ -41,7 +42,8 @@ sim::Constraints ConstraintsOf(const SimFlags& flags) {
           .faults = !flags.no_faults};
 }
 
-/// An exception that leaves a run is a bug: it ends the program, which then says how to repeat it.
+/// An exception that leaves a run is a bug. It ends the program, which then prints the command that
+/// repeats the run.
 Played Play(const sim::Plan& plan, const SimFlags& flags) noexcept {
   const auto began = SteadyClock::now();
   sim::World world(plan);
@@ -55,7 +57,7 @@ Played Play(const sim::Plan& plan, const SimFlags& flags) noexcept {
 }
 
 int PlayOne(uint64_t seed, const SimFlags& flags) {
-  // A story must be there up to its last line if the program dies in it.
+  // Flushed, so that the story is complete if the program dies in it.
   if (flags.story) std::setvbuf(stdout, nullptr, _IOLBF, 0);
   const sim::Plan plan = sim::Draw(seed, ConstraintsOf(flags));
   if (!flags.json) std::printf("%s\n", plan.ToString().c_str());
@@ -69,7 +71,8 @@ int PlayOne(uint64_t seed, const SimFlags& flags) {
   return played.outcome.violation.empty() ? kOk : kFailed;
 }
 
-/// So many worlds of that size at a time, with consecutive seeds; back from the last seed there is.
+/// As many worlds of that size at a time, with consecutive seeds; at the last seed there is, the
+/// seeds continue backwards.
 Played PlayBeside(const sim::Plan& plan, int64_t worlds, const SimFlags& flags) {
   const auto count = static_cast<uint64_t>(worlds);
   const uint64_t first = std::min(plan.seed, kSeedMax - count + 1);
@@ -94,7 +97,7 @@ Played PlayBeside(const sim::Plan& plan, int64_t worlds, const SimFlags& flags) 
   return all;
 }
 
-/// Smallest first: the peak of the memory is then that of the size just played. (Side by side it is
+/// Smallest first: the peak of the memory is then that of the current size. (Side by side it is
 /// about the same for all.)
 int PlayCurve(uint64_t seed, SimFlags flags) {
   const int64_t most = flags.nodes.value_or(100'000);
@@ -113,7 +116,7 @@ int PlayCurve(uint64_t seed, SimFlags flags) {
   }
   std::fflush(stdout);
   int status = kOk;
-  if (flags.side_by_side) mallopt(M_ARENA_MAX, 1);  // many worlds share a heap, as one has one
+  if (flags.side_by_side) mallopt(M_ARENA_MAX, 1);  // many worlds share a heap, like one world
   for (const sim::Plan& plan : plans) {
     flags.nodes = plan.nodes;
     sim::SetCrashReport(Replay(seed, flags));
@@ -128,6 +131,50 @@ int PlayCurve(uint64_t seed, SimFlags flags) {
     std::fflush(stdout);
   }
   return status;
+}
+
+/// The curve behind the default of rejoin_window.
+int PlayFailurePatterns(uint64_t seed) {
+  constexpr uint64_t kRepetitions = 50;
+  using sim::FailureCosts;
+  std::printf(
+      "Worker-seconds lost of %.0f (%lld nodes of %lld workers, %.0f s), and rounds after the "
+      "first; means of %llu.\n",
+      Seconds(FailureCosts::kHorizon) *
+          static_cast<double>(FailureCosts::kNodes * FailureCosts::kWorkersPerNode),
+      static_cast<long long>(FailureCosts::kNodes),
+      static_cast<long long>(FailureCosts::kWorkersPerNode), Seconds(FailureCosts::kHorizon),
+      static_cast<unsigned long long>(kRepetitions));
+  for (const sim::FailurePattern& pattern : sim::FailurePatterns())
+    std::printf("  %-9s %s\n", pattern.name, pattern.what);
+  for (const Duration restart : {5s, 20s, 60s}) {
+    for (const sim::HoldRule rule : {sim::HoldRule::kWindow, sim::HoldRule::kUntilAllBack}) {
+      std::printf("\nrestart %.0f s, %s\n%8s", Seconds(restart),
+                  rule == sim::HoldRule::kWindow ? "held until the window is over"
+                                                 : "held until all are back, or the window is over",
+                  "window");
+      for (const sim::FailurePattern& pattern : sim::FailurePatterns())
+        std::printf(" %17s", pattern.name);
+      std::printf(" %10s\n", "all");
+      for (const Duration window : {0s, 1s, 2s, 5s, 10s, 15s, 20s, 30s, 60s}) {
+        std::printf("%6.0f s", Seconds(window));
+        double all = 0;
+        for (const sim::FailurePattern& pattern : sim::FailurePatterns()) {
+          double lost = 0, rounds = 0;
+          for (uint64_t i = 0; i < kRepetitions; ++i) {
+            const sim::FailureOutcome outcome = sim::PlayFailures(
+                pattern, {.restart = restart, .window = window, .rule = rule}, seed + i);
+            lost += outcome.lost / static_cast<double>(kRepetitions);
+            rounds += static_cast<double>(outcome.rounds) / static_cast<double>(kRepetitions);
+          }
+          all += lost;
+          std::printf(" %10.0f (%4.1f)", lost, rounds);
+        }
+        std::printf(" %10.0f\n", all);
+      }
+    }
+  }
+  return kOk;
 }
 
 sim::CampaignOptions CampaignOf(uint64_t seed, const SimFlags& flags) {
@@ -219,7 +266,7 @@ void RefuseTogether(Given one, std::initializer_list<Given> others) {
   }
 }
 
-/// What would be ignored is refused: the user would believe that it was done.
+/// Options that would be ignored are refused.
 void RefuseContradictions(const SimFlags& flags) {
   const Given runs{"--runs", flags.runs > 1};
   const Given twice{"--twice", flags.twice};
@@ -230,12 +277,15 @@ void RefuseContradictions(const SimFlags& flags) {
   RefuseTogether(story, {json, hunt, runs, twice, probes});
   RefuseTogether({"--curve", flags.curve},
                  {story, hunt, runs, twice, probes, {"--jobs", flags.jobs > 1}});
+  RefuseTogether({"--failure-patterns", flags.failure_patterns},
+                 {story, hunt, runs, twice, probes, json, {"--curve", flags.curve}});
   RefuseTogether(
       hunt, {json, probes, {"--driver", !flags.driver.empty()}, {"--plant", !flags.plant.empty()}});
 }
 
 int Simulate(const SimFlags& flags) {
   RefuseContradictions(flags);
+  if (flags.failure_patterns) return PlayFailurePatterns(flags.seed.value_or(1));
   if (flags.side_by_side && !flags.curve)
     throw std::invalid_argument("--side-by-side is a way to play a --curve");
   if (flags.side_by_side && flags.driver == sim::NameOf(sim::Driver::kLauncher))
@@ -252,14 +302,14 @@ int Simulate(const SimFlags& flags) {
       !sim::Plant(std::ranges::find(sim::AllBugs(), flags.plant, &sim::PlantedBug::name)->bug))
     throw std::runtime_error("no bugs can be planted in this build (cmake --preset sim)");
   sim::InstallCrashReport();
-  sim::SetCrashReport(Replay(seed, flags));  // until a thread is in a run of its own
+  sim::SetCrashReport(Replay(seed, flags));  // until a thread has a run of its own
   if (flags.curve) return PlayCurve(seed, flags);
   if (flags.hunt) return Hunt(seed, flags);
   const bool is_campaign = flags.runs > 1 || flags.twice || flags.require_probes;
   return is_campaign ? PlayMany(seed, flags) : PlayOne(seed, flags);
 }
 
-// Looked at before the flags are: an empty name is none of these either.
+// Checked before the flags, because an empty name is neither of them.
 std::string CheckDriver(const std::string& name) {
   if (sim::DriverOf(name)) return "";
   return Concat("'", Printable(name), "' is none of coordinator, document, mixed, launcher, etcd");
@@ -316,6 +366,8 @@ void AddSim(CLI::App& app, Run* run) {
   sim->add_flag("--side-by-side", flags->side_by_side,
                 "With --curve: play as many worlds of a smaller size at a time, with consecutive\n"
                 "seeds, as have the nodes of the largest. Shows the cost of size without caches");
+  sim->add_flag("--failure-patterns", flags->failure_patterns,
+                "Print what failures of a few kinds cost a job, by rejoin_window");
   sim->add_flag("--require-probes", flags->require_probes,
                 "Fail if a rare branch was never taken in all runs");
   sim->add_option("--plant", flags->plant, "Plant this bug")->check(CheckBug);

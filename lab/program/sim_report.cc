@@ -48,7 +48,7 @@ std::span<Probe> ProbesOf(const SimFlags& flags) {
 
 double Seconds(Duration time) { return static_cast<double>(time.count()) / 1e9; }
 
-/// What is not named is drawn from the seed, as it was.
+/// Constraints that are not given follow from the seed again.
 std::string Replay(uint64_t seed, const SimFlags& flags) {
   return Concat("muster-lab sim --seed ", seed,
                 flags.driver.empty() ? "" : Concat(" --driver ", flags.driver),
@@ -58,7 +58,7 @@ std::string Replay(uint64_t seed, const SimFlags& flags) {
 }
 
 void Print(const Json& json) {
-  // What nodes said may be part of it, and need not be text.
+  // It may quote nodes, and need not be valid text.
   std::printf("%s\n", json.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
 }
 
@@ -77,7 +77,7 @@ Json ToJson(const sim::Plan& plan, const Played& played, const SimFlags& flags) 
                {"bytes", outcome.bytes},
                {"rounds", outcome.rounds},
                {"closed", outcome.closed},
-               {"excused", outcome.excused},
+               {"exempt", outcome.exempt},
                {"real_seconds", played.real_seconds},
                {"real_us_per_node", played.PerNode(plan, played.real_seconds * 1e6)},
                {"worlds", played.worlds},
@@ -86,7 +86,7 @@ Json ToJson(const sim::Plan& plan, const Played& played, const SimFlags& flags) 
   return json;
 }
 
-/// All that follows from the seed on stdout; what the machine needed for it on stderr.
+/// What follows from the seed goes to stdout; what depends on the machine goes to stderr.
 void Print(const sim::Plan& plan, const Played& played) {
   const sim::RunOutcome& outcome = played.outcome;
   const auto nodes = static_cast<double>(plan.nodes);
@@ -96,7 +96,7 @@ void Print(const sim::Plan& plan, const Played& played) {
       outcome.violation.empty() ? "all is well" : Concat("VIOLATION: ", outcome.violation).c_str(),
       static_cast<unsigned long long>(outcome.rounds), Seconds(outcome.virtual_time),
       plan.driver == sim::Driver::kLauncher ? "all ended"
-      : outcome.excused                     ? "excused (a node of PyTorch's was left behind),"
+      : outcome.exempt                      ? "exempt (a PyTorch node was left behind),"
       : outcome.closed                      ? "closed, and all ended,"
                                             : "together",
       Seconds(outcome.healed_in), static_cast<unsigned long long>(outcome.steps),
@@ -162,10 +162,10 @@ void Print(const sim::CampaignReport& report, const SimFlags& flags) {
   if (launchers.runs > 0) PrintJobs(launchers.jobs);
   const sim::DriverFigures& mixed = report.drivers[static_cast<size_t>(sim::Driver::kMixed)];
   if (mixed.runs > 0)
-    std::printf("%llu of %llu mixed runs were excused: a node of PyTorch's was left behind%s\n",
-                static_cast<unsigned long long>(mixed.excused),
+    std::printf("%llu of %llu mixed runs were exempt: a PyTorch node was left behind%s\n",
+                static_cast<unsigned long long>(mixed.exempt),
                 static_cast<unsigned long long>(mixed.runs),
-                mixed.excused > 0 ? Concat(" (seed ", mixed.first_excused, ")").c_str() : "");
+                mixed.exempt > 0 ? Concat(" (seed ", mixed.first_exempt, ")").c_str() : "");
   for (const std::string& complaint : report.complaints)
     std::printf("VIOLATION: %s\n", complaint.c_str());
   for (const sim::Finding& finding : report.findings) {
@@ -195,7 +195,7 @@ Json ToJson(const sim::CampaignReport& report, uint64_t seed, const SimFlags& fl
         {"healed_in_seconds_p99", Seconds(figures.HealedWithin(99))},
         {"healed_in_seconds_max", Seconds(figures.healed_in)}};
     if (driver == sim::Driver::kMixed)
-      json["drivers"][sim::NameOf(driver)]["excused"] = figures.excused;
+      json["drivers"][sim::NameOf(driver)]["exempt"] = figures.exempt;
     if (driver == sim::Driver::kLauncher)
       json["drivers"][sim::NameOf(driver)]["jobs"] = ToJson(figures.jobs);
   }

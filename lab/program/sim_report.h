@@ -20,7 +20,7 @@ using Json = nlohmann::ordered_json;
 struct SimFlags {
   std::optional<uint64_t> seed;
   uint64_t runs = 1;
-  std::string driver;  ///< Empty: drawn, and neither the launcher nor etcd.
+  std::string driver;  ///< Empty: drawn, but never the launcher or etcd.
   std::optional<int64_t> nodes;
   std::string plant;  ///< Empty: none.
   unsigned jobs = 1;
@@ -29,6 +29,7 @@ struct SimFlags {
   bool story = false;
   bool curve = false;
   bool side_by_side = false;
+  bool failure_patterns = false;
   bool require_probes = false;
   bool hunt = false;
   bool json = false;
@@ -37,8 +38,8 @@ struct SimFlags {
 struct Played {
   sim::RunOutcome outcome;
   double real_seconds;
-  uint64_t seed;       ///< Of the world; of several, of the first that went wrong, if any did.
-  int64_t worlds = 1;  ///< The outcome is of all of them.
+  uint64_t seed;       ///< The outcome of one world, or of the first of several that failed.
+  int64_t worlds = 1;  ///< The outcome is that of all of them.
   double PerNode(const sim::Plan& plan, double total) const {
     return total / static_cast<double>(plan.nodes * worlds);
   }
@@ -60,7 +61,7 @@ void Print(const sim::Plan& plan, const Played& played);
 void Print(const sim::CampaignReport& report, const SimFlags& flags);
 /// One row of a curve.
 void PrintRow(const sim::Plan& plan, const Played& played, const SimFlags& flags);
-/// Prints how often each probe was hit, or puts it into `json`. Returns those that never were.
+/// Prints how often each probe was hit, or adds it to `json`. Returns those that were never hit.
 std::vector<std::string> PrintProbes(const SimFlags& flags, Json& json);
 
 }  // namespace muster::cli

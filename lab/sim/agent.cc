@@ -3,11 +3,10 @@
 #include <utility>
 
 #include "base/text.h"
+#include "etcd/etcd_handler.h"
 #include "muster/c10d_rendezvous.h"
-#include "muster/etcd_rendezvous.h"
 #include "muster/rendezvous_error.h"
 #include "rendezvous/core/rank_policy.h"
-#include "rendezvous/document/backend_port.h"
 #include "rendezvous/document/dynamic_handler.h"
 #include "rendezvous/session/coordinated_handler.h"
 #include "sim/faulty_backend.h"
@@ -23,8 +22,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kWorkStep{250};
-// One of many nodes without periodic work and without observers: it rests until it is
-// notified.
+// With many nodes, without periodic work and without observers, a node rests until it is notified.
 constexpr milliseconds kLongWorkStep{10'000};
 constexpr Duration kWorkersPatience = 3s;
 
@@ -35,7 +33,7 @@ milliseconds Ms(Duration time) { return std::chrono::duration_cast<milliseconds>
 std::unique_ptr<RendezvousHandler> MakeCoordinatedHandler(const Plan& plan, size_t index,
                                                           SimProcess& process) {
   const RunSettings& settings = plan.settings;
-  return CoordinatedHandler::Create(
+  return CreateCoordinatedHandler(
       CoordinatedRendezvousOptions{.host = World::kServer,
                                    .port = World::kPort,
                                    .is_host = false,
@@ -43,6 +41,9 @@ std::unique_ptr<RendezvousHandler> MakeCoordinatedHandler(const Plan& plan, size
                                    .min_nodes = settings.min_nodes,
                                    .max_nodes = settings.max_nodes,
                                    .last_call = Ms(settings.last_call),
+                                   .reform_timeout = Ms(settings.forming->reform_timeout),
+                                   .rejoin_window = Ms(settings.forming->rejoin_window),
+                                   .expected = settings.forming->expected,
                                    .keep_alive_interval = Ms(settings.keep_alive_interval),
                                    .keep_alive_max_attempt = settings.keep_alive_max_attempt,
                                    .grace = Ms(settings.grace),
@@ -58,7 +59,7 @@ std::unique_ptr<RendezvousHandler> MakeEtcdHandler(World& world, size_t index,
   const Plan& plan = world.plan();
   const RunSettings& settings = plan.settings;
   const Endpoint etcd = world.etcd().endpoint();
-  return std::make_unique<EtcdRendezvousHandler>(
+  return std::make_unique<EtcdHandler>(
       EtcdRendezvousOptions{
           .etcd = {.endpoints = {{etcd.host, etcd.port}}, .prefix = World::kEtcdPrefix},
           .run_id = World::kRun,
@@ -66,6 +67,9 @@ std::unique_ptr<RendezvousHandler> MakeEtcdHandler(World& world, size_t index,
           .min_nodes = settings.min_nodes,
           .max_nodes = settings.max_nodes,
           .last_call = Ms(settings.last_call),
+          .reform_timeout = Ms(settings.forming->reform_timeout),
+          .rejoin_window = Ms(settings.forming->rejoin_window),
+          .expected = settings.forming->expected,
           .keep_alive_interval = Ms(settings.keep_alive_interval),
           .keep_alive_max_attempt = settings.keep_alive_max_attempt,
           .rank_policy = std::string(Name(settings.policy)),
@@ -95,8 +99,7 @@ void Agent::Rest(Duration longest) {
   process_.clock().SleepUntil(process_.Now() + Duration(static_cast<int64_t>(prng_.Below(most))));
 }
 
-// PyTorch's agents never reconnect: a lost connection ends them, and they are started
-// anew.
+// PyTorch's agents never reconnect: a lost connection ends them, and they are restarted.
 void Agent::Trouble(const std::exception& error) {
   last_error_ = error.what();
   world_.Note(index_, last_error_);
@@ -135,9 +138,8 @@ std::unique_ptr<RendezvousHandler> Agent::MakeHandler() {
       return std::make_unique<TorchNode>(c10d_settings, store, std::move(backend), node_, process_);
     }
     node_ = {addr, process_.process_id(), 0};
-    return std::make_unique<DynamicHandler>(c10d_settings, store,
-                                            std::make_unique<BackendPort>(std::move(backend)), addr,
-                                            RendezvousEventSink(), process_);
+    return CreateDynamicHandler(c10d_settings, store, std::move(backend), addr,
+                                RendezvousEventSink(), process_);
   } catch (const std::exception& error) {
     last_error_ = error.what();
     Rest(200ms);
@@ -153,7 +155,7 @@ bool Agent::Join(RendezvousHandler& handler) {
     try {
       const RendezvousInfo info = handler.NextRendezvous();
       if (!process_.alive()) return false;
-      // Its place and its end were sent together: the next event must report it.
+      // Its place and the end of its place were sent together: the next event must report the end.
       out_since_.reset();
       if (info.round == out_of_) out_since_ = process_.scheduler().now();
       world_.checkers().SeePlace(Concat("node ", index_), info.round, knew_closed_);
@@ -188,7 +190,7 @@ void Agent::Work(RendezvousHandler& handler) {
     try {
       if (Await(handler) || ActOnItsOwn(handler)) break;
     } catch (const std::exception& error) {
-      Trouble(error);  // out of reach for now: the work goes on
+      Trouble(error);  // out of reach for now: the workers continue
       if (lost_) break;
     }
   }
@@ -208,10 +210,10 @@ bool Agent::Await(RendezvousHandler& handler) {
     world_.checkers().SeeClosed(Concat("node ", index_), handler.IsClosed(), knew_closed_);
     if (event && event->kind != MembershipEvent::Kind::kClosed && event->round != round_)
       world_.checkers().Violate(
-          Concat("node ", index_, " in round ", round_, " hears of round ", event->round));
+          Concat("node ", index_, " in round ", round_, " is notified of round ", event->round));
     if (event) world_.Note(index_, event->ToString());
     if (!event && out_since_) {
-      // Nothing happened, says its handler.
+      // Its handler reports no event.
       world_.checkers().SeeWork(Concat("node ", index_), round_,
                                 process_.scheduler().now() - *out_since_);
     }
@@ -230,8 +232,8 @@ bool Agent::Await(RendezvousHandler& handler) {
   return closed || waited_for || WorkersFail();
 }
 
-// Nodes of a shared document are not notified of lost members; but their workers wait for its
-// workers in vain, and fail.
+// Nodes of a shared document are not notified of lost members. Their workers wait in vain for the
+// lost node's workers, and fail.
 bool Agent::WorkersFail() {
   const WorldTime now = process_.scheduler().now();
   const bool complete = world_.WorkingIn(round_) >= world_size_;
@@ -247,10 +249,10 @@ bool Agent::HasLooked(RendezvousHandler& handler) {
   return !inbox_.lost.empty() || handler.NumNodesWaiting() > 0;
 }
 
-Inbox Agent::ear() const {
-  Inbox ear = inbox_;
-  if (handler_ != nullptr) ear.waiting = handler_->NumNodesWaiting();
-  return ear;
+Inbox Agent::inbox() const {
+  Inbox inbox = inbox_;
+  if (handler_ != nullptr) inbox.waiting = handler_->NumNodesWaiting();
+  return inbox;
 }
 
 bool Agent::ActOnItsOwn(RendezvousHandler& handler) {
@@ -266,7 +268,7 @@ bool Agent::ActOnItsOwn(RendezvousHandler& handler) {
     try {
       handler.Leave();
     } catch (const std::exception& error) {
-      Trouble(error);  // its place is given up all the same
+      Trouble(error);  // its place is left in any case
     }
     Rest(OneIn(2) ? 100ms : 2s);
     return true;

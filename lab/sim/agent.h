@@ -1,5 +1,5 @@
-// An agent that behaves as a launcher would: it joins, works, reacts to its handler's events, joins
-// again.
+// An agent that behaves as a launcher would: it joins, works, reacts to its handler's events, and
+// joins again.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +19,9 @@ namespace muster::sim {
 class World;
 struct Plan;
 
-/// Of one node, in the world's etcd.
+/// A node's handler, in the world's etcd.
 std::unique_ptr<RendezvousHandler> MakeEtcdHandler(World& world, size_t index, SimProcess& process);
-/// Of one node, at the server of the world.
+/// A node's handler, at the server of the world.
 std::unique_ptr<RendezvousHandler> MakeCoordinatedHandler(const Plan& plan, size_t index,
                                                           SimProcess& process);
 
@@ -31,7 +31,7 @@ class Agent {
     kStarting,
     kJoining,
     kWorking,
-    kEnded,  ///< The rendezvous is closed, or has no use for it.
+    kEnded,  ///< The rendezvous is closed, or does not need this node.
   };
 
   Agent(World& world, SimProcess& process, size_t index, bool is_torch_node, uint64_t seed);
@@ -44,23 +44,23 @@ class Agent {
   int64_t world_size() const { return world_size_; }
   const std::string& last_error() const { return last_error_; }
   Node node() const { return node_; }
-  /// Not of nodes of a shared document.
-  Inbox ear() const;
-  /// The network has just delivered the message that it is out of its round. `round`: which, also
-  /// if its call for it has not returned yet.
+  /// Not for nodes of a shared document.
+  Inbox inbox() const;
+  /// The network has just delivered the message that the node is out of its round. `round`: which
+  /// one, also if the call that joins it has not returned yet.
   void NotifiedOut(int64_t round);
 
  private:
   std::unique_ptr<RendezvousHandler> MakeHandler();
-  /// Whether there may be another round.
+  /// Returns whether there may be another round.
   bool Join(RendezvousHandler& handler);
   void Work(RendezvousHandler& handler);
-  /// Waits for something to happen; whether it is time for the next round.
+  /// Waits for an event. Returns whether it is time for the next round.
   bool Await(RendezvousHandler& handler);
-  /// What an agent may do by itself; whether it does.
+  /// Something that an agent may do by itself. Returns whether it does.
   bool ActOnItsOwn(RendezvousHandler& handler);
   bool WorkersFail();
-  /// Of an event that may wait: whether it is time to act on it.
+  /// For an event that may wait: whether it is time to act on it.
   bool HasLooked(RendezvousHandler& handler);
   void Trouble(const std::exception& error);
   void Rest(Duration longest);
@@ -80,9 +80,9 @@ class Agent {
   int64_t out_of_ = -1;  ///< The last round that it was notified to be out of.
   std::optional<WorldTime> incomplete_since_;
   Inbox inbox_{};
-  RendezvousHandler* handler_ = nullptr;  ///< While it works.
-  WorldTime looks_at_{};                  ///< When it next handles its events.
-  bool lost_ = false;                     ///< Its handler is of no use any more.
+  RendezvousHandler* handler_ = nullptr;  ///< Set while it works.
+  WorldTime looks_at_{};                  ///< When it handles its events next.
+  bool lost_ = false;                     ///< Its handler cannot be used any more.
   std::string last_error_;
 };
 

@@ -14,49 +14,49 @@ constexpr std::string_view kNotTogether = "not together, or not for long";
 constexpr Sign kFencingIgnored[] = {
     {"a message of an earlier session has changed"},
     {kNotTogether,
-     "a join of the time before its node knew of its round is obeyed: the node works in that "
-     "round, "
-     "and nobody tells it that the server has taken it out"},
+     "a join that was sent before its node knew its round is executed: the node works in that "
+     "round, and is not notified that the server has removed it"},
 };
 constexpr Sign kLastCallOffByOne[] = {
     {"min_nodes is"},
+    {"has not formed again", "where one node is enough, no last call begins when it comes"},
     {kNotTogether,
-     "with all but one of the nodes that make a round full, the last call is ended too early by "
-     "one rule and refused by the other, again and again"},
+     "with one node less than a full round, one rule ends the last call too early and the other "
+     "one refuses that, without end"},
 };
 constexpr Sign kExpiryOnWallClock[] = {
     {kNotTogether,
-     "a node whose clock is behind is struck off as soon as it joins: what breaks is only that all "
-     "come together"},
+     "a node whose clock is behind is removed as soon as it joins: only the promise that all "
+     "come together breaks"},
 };
 constexpr Sign kStalePushAccepted[] = {
     {": it was in round"},
     {kNotTogether,
-     "the place of the last round answers a call while the server still has the node in the next: "
-     "it works there alone, and nobody is there to tell it"},
+     "the place of the last round answers a call while the server has the node in the next one: "
+     "it works in the last round alone, and no message ends that"},
 };
 constexpr Sign kRankByArrival[] = {{", out of order"}};
 constexpr Sign kDoubleCompletion[] = {
     {"after it was completed"},
-    {", and now ", "who is let in changes the ranks of the others"},
-    {" twice in round", "who is let in has no rank of its own yet"},
-    {"in a round of", "who is let in has no rank of its own yet"},
-    {"was given to", "two who are let in are given one rank"},
-    {"min_nodes is", "who is let in completes the round again, with those who are still there"},
+    {", and now ", "a node that is admitted changes the ranks of the others"},
+    {" twice in round", "a node that is admitted has no rank of its own yet"},
+    {"in a round of", "a node that is admitted has no rank of its own yet"},
+    {"was given to", "two admitted nodes get one rank"},
+    {"min_nodes is", "an admitted node completes the round again, with the nodes that are left"},
 };
 constexpr Sign kClosedForgotten[] = {{"closed, and open again"}};
 constexpr Sign kRoundNotCounted[] = {
     {"was completed a second time"},
-    {"after it was completed", "whoever is in the next round came into the one of that number"},
+    {"after it was completed", "a node of the next round came into the one of that number"},
     {", and now ", "the next round of that number has other ranks"},
 };
 constexpr Sign kGraceForever[] = {
-    {kNotTogether, "the others wait for a node that is gone, and that is all that goes wrong"},
+    {kNotTogether, "the others wait for a node that is gone, and nothing else goes wrong"},
 };
 constexpr Sign kSpareForgotten[] = {
-    {kNotTogether, "a round goes on with fewer nodes than it could have"},
+    {kNotTogether, "a round continues with fewer nodes than it could have"},
 };
-// What was overwritten may be anything.
+// The overwritten data may be anything.
 constexpr std::string_view kOverwritten = "what another node wrote is lost, whatever that was";
 constexpr Sign kWriteUnfenced[] = {
     {"was completed a second time"},
@@ -66,7 +66,7 @@ constexpr Sign kWriteUnfenced[] = {
     {", and now ", kOverwritten},
     {"was given to", kOverwritten},
     {"closed, and open again", kOverwritten},
-    {"nobody has completed such a round with it", kOverwritten},
+    {"no node has completed such a round with it", kOverwritten},
     {"believes in", kOverwritten},
     {"is in the round and waits for one", kOverwritten},
     {"its workers meet at", kOverwritten},
@@ -74,29 +74,30 @@ constexpr Sign kWriteUnfenced[] = {
 };
 constexpr Sign kOneTooMany[] = {{"max_nodes is"}};
 constexpr Sign kStaleAddress[] = {{"its workers meet at"}};
-constexpr Sign kPlaceLostUntold[] = {{"after it was told that it is out"}};
+constexpr Sign kPlaceLostUntold[] = {{"after it was notified that it is out"}};
 constexpr Sign kLossUntold[] = {
-    {"has not heard that round"},
+    {"was not notified that round"},
     {kNotTogether,
-     "where packets are lost nobody says when news arrive: members go on in a round "
-     "that others have left"},
+     "with packet loss notices have no time limit: members continue in a round that others "
+     "have left"},
 };
 constexpr Sign kWaitingStale[] = {{"NumNodesWaiting() of"}};
 constexpr Sign kStaleKeepAlive[] = {{"a message of an earlier session has changed a member"}};
 constexpr Sign kMembershipCosts[] = {
     {"it has counted a restart, and no worker of its own had failed"},
     {"pays for the end of round",
-     "a node that did not fail counts a restart beside the one that did"},
-    {"max_restarts is", "it counts on, beyond what was allowed"},
+     "a node that did not fail counts a restart in addition to the one that did"},
+    {"max_restarts is", "it counts further than allowed"},
 };
 constexpr Sign kFailureUncounted[] = {{"and has not counted it"}};
 constexpr Sign kBlameIgnored[] = {{"pays for the end of round"}};
 constexpr Sign kLastUnswept[] = {{"processes that they left"}};
 constexpr Sign kLastUnended[] = {
     {"an attempt is over, and not all of its workers are gone"},
-    {"its workers go on in round", "they were to be stopped for another round, and were not"},
+    {"its workers continue in round",
+     "they should have been stopped for another round, and were not"},
 };
-constexpr Sign kNeverKilled[] = {{"was told to end, did not, and was not killed"}};
+constexpr Sign kNeverKilled[] = {{"was signalled, did not end, and was not killed"}};
 constexpr Sign kBarrierUnawaited[] = {{"ends, for all have succeeded"}};
 constexpr Sign kRanksUnexchanged[] = {
     {" workers; node "},
@@ -105,16 +106,17 @@ constexpr Sign kRanksUnexchanged[] = {
     {"its workers are", "with the wrong numbers ranks are outside"},
 };
 constexpr Sign kUnfencedLeader[] = {{"and does not lead"}};
-constexpr Sign kUncommittedRound[] = {{"nobody has completed such a round with it"}};
+constexpr Sign kUncommittedRound[] = {{"no node has completed such a round with it"}};
 constexpr Sign kAssignmentOfOldRound[] = {
     {kNotTogether,
      "the place is that of a round that its handler knows already: the join never ends, and the "
-     "others go on in a round with a node that is not there"},
+     "others continue in a round with a node that is not there"},
 };
 constexpr Sign kLostWatchEvent[] = {
-    {kNotTogether, "a change that is not told is waited for: nothing else goes wrong"},
+    {kNotTogether, "a node waits for a change that is never sent: nothing else goes wrong"},
 };
 
+constexpr Sign kReformAsFirst[] = {{"has not formed again"}};
 constexpr Sign kSlowToMiss[] = {{"99 of 100 runs of the driver coordinator healed within"}};
 
 constexpr Sign kRestoreUnnoticed[] = {
@@ -154,6 +156,7 @@ constexpr PlantedBug kBugs[] = {
     {Bug::kLostWatchEvent, "lost-watch-event", Driver::kEtcd, kLostWatchEvent},
     {Bug::kRestoreUnnoticed, "restore-unnoticed", Driver::kEtcd, kRestoreUnnoticed},
     {Bug::kGenerationReused, "generation-reused", Driver::kLauncher, kGenerationReused},
+    {Bug::kReformAsFirst, "reform-as-first", Driver::kCoordinator, kReformAsFirst},
     {Bug::kSlowToMiss, "slow-to-miss", Driver::kCoordinator, kSlowToMiss},
 };
 
@@ -189,7 +192,7 @@ Hunted Hunt(const PlantedBug& bug, CampaignOptions options) {
   CampaignReport report = RunCampaign(options);
   Plant(Bug::kNone);
   Hunted hunted{.runs = report.runs};
-  // With several threads the last one need not be the one with the highest seed.
+  // With several threads the last finding need not be the one with the highest seed.
   const auto last = std::ranges::find_if(report.findings, options.is_last);
   if (last == report.findings.end() && !report.complaints.empty()) {
     hunted.finding = {Draw(options.first_seed, options.constraints), report.complaints[0]};

@@ -15,8 +15,8 @@ namespace muster::sim {
 /// A violation that a planted bug causes, by a part of its text.
 struct Sign {
   std::string_view text;
-  /// Empty: the check exists for bugs of this kind. Otherwise why this violation, of another check
-  /// or of the time limit of a run, is right as well.
+  /// Empty if the check exists for bugs of this kind. Otherwise why this violation, of another
+  /// check or of the time limit of a run, is right as well.
   std::string_view why{};
 };
 
@@ -28,19 +28,19 @@ struct PlantedBug {
 };
 
 std::span<const PlantedBug> AllBugs();
-/// From now on, in all worlds. False in a build that is not instrumented.
+/// Plants the bug in all worlds. False in a build that is not instrumented.
 bool Plant(Bug bug);
 
 inline constexpr std::string_view kNotFound = "not found";
-/// How the search for a planted bug ended.
+/// The result of the search for a planted bug.
 struct Hunted {
   uint64_t runs = 0;
-  Finding finding{};       ///< The one that shows the bug, or the one that does not.
-  bool is_of_all = false;  ///< All runs together show it, and no single one.
+  Finding finding{};       ///< The run that shows the bug, or the one with a wrong violation.
+  bool is_of_all = false;  ///< Only all runs together show it.
   std::string wrong{};     ///< Empty: the bug was found by the right violation.
 };
 /// Plants the bug and plays runs until its own check reports it. Violations that the table explains
-/// may come before; a bug without a check of its own is found by them. Any other one is wrong.
+/// may come first, and they find a bug that has no check of its own. Any other violation is wrong.
 Hunted Hunt(const PlantedBug& bug, CampaignOptions options);
 
 }  // namespace muster::sim

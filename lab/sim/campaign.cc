@@ -24,11 +24,11 @@ void Count(const RunOutcome& outcome, uint64_t seed, DriverFigures& figures) {
   figures.bytes += outcome.bytes;
   figures.virtual_time += outcome.virtual_time;
   figures.jobs += outcome.jobs;
-  if (outcome.excused && (figures.excused++ == 0 || seed < figures.first_excused))
-    figures.first_excused = seed;
-  if (outcome.excused || !outcome.violation.empty()) return;
+  if (outcome.exempt && (figures.exempt++ == 0 || seed < figures.first_exempt))
+    figures.first_exempt = seed;
+  if (outcome.exempt || !outcome.violation.empty()) return;
   ++figures.healed_ms[Milliseconds(outcome.healed_in)];
-  // Threads come in any order; the report must not.
+  // Threads finish in any order; the report must not depend on it.
   if (outcome.healed_in < figures.healed_in ||
       (outcome.healed_in == figures.healed_in && seed > figures.slowest))
     return;
@@ -49,18 +49,19 @@ Duration DriverFigures::HealedWithin(uint64_t percent) const {
   return {};
 }
 
-// A quarter more than what 20,000 runs of each need, which is more than 1,000 of them scatter; any
-// wait that is added to every recovery, or one that the unlucky make twice, is more.
+// A quarter above the measured figure of 20,000 runs each, which is more than the variation of
+// 1,000 runs. It is less than any wait that would be added to every recovery, or that one in a
+// hundred would make twice.
 Duration HealBoundOf99(Driver driver) {
   switch (driver) {
-    case Driver::kCoordinator:  // 2.7 s: a silent node is missed (0.4 to 4 s), and a last call
+    case Driver::kCoordinator:  // 2.7 s: a silent node is noticed (0.4 to 4 s), and a last call
       return 3'400ms;
-    case Driver::kDocument:  // 5.5 s: the same, seen by nodes that look once a second
+    case Driver::kDocument:  // 5.5 s: the same, noticed by nodes that check once a second
       return 6'900ms;
-    case Driver::kMixed:  // 15.3 s: PyTorch's nodes notice by their workers, and their joins time
-                          // out
+    case Driver::kMixed:  // 15.3 s: PyTorch's nodes notice losses by their workers, and their joins
+                          // time out
       return 19s;
-    case Driver::kLauncher:  // 14.6 s: to the end of the last worker, which may begin anew once
+    case Driver::kLauncher:  // 14.6 s: to the end of the last worker, which may be restarted once
       return 18s;
     case Driver::kEtcd:  // 5.1 s: a lease of whole seconds has to end
       return 6'400ms;
@@ -79,11 +80,11 @@ std::vector<std::string> Judge(const CampaignReport& report) {
       complaints.push_back(Concat("99 of 100 runs of the driver ", NameOf(driver),
                                   " healed within ", Milliseconds(healed), " ms; allowed are ",
                                   Milliseconds(HealBoundOf99(driver)), " ms"));
-    const uint64_t allowed = figures.runs / kMixedRunsPerExcuse + kExcusesBesides;
-    if (figures.excused > allowed)
-      complaints.push_back(
-          Concat(figures.excused, " of ", figures.runs, " runs of the driver ", NameOf(driver),
-                 " ended with a node of PyTorch's left behind; allowed are ", allowed));
+    const uint64_t allowed = figures.runs / kMixedRunsPerExemption + kExcusesBesides;
+    if (figures.exempt > allowed)
+      complaints.push_back(Concat(figures.exempt, " of ", figures.runs, " runs of the driver ",
+                                  NameOf(driver),
+                                  " ended with a PyTorch node left behind; allowed are ", allowed));
   }
   return complaints;
 }
@@ -101,7 +102,7 @@ CampaignReport RunCampaign(const CampaignOptions& options) {
   std::mutex mutex;
   std::atomic<uint64_t> next = 0;
   std::atomic<bool> stop = false;
-  // An exception must not unwind to code that no longer knows the seed.
+  // An exception must not unwind to code that does not know the seed.
   const auto work = [&]() noexcept {
     while (!stop) {
       const uint64_t index = next++;
@@ -132,7 +133,7 @@ CampaignReport RunCampaign(const CampaignOptions& options) {
   work();
   for (std::thread& thread : threads) thread.join();
   std::ranges::sort(report.findings, {}, [](const Finding& finding) { return finding.plan.seed; });
-  // The bounds are those of runs as they are drawn.
+  // The bounds are for runs without constraints.
   if (options.constraints.faults && !options.constraints.nodes) report.complaints = Judge(report);
   return report;
 }

@@ -22,15 +22,15 @@ struct CampaignOptions {
   uint64_t first_seed = 1;
   uint64_t runs = 1'000;
   Constraints constraints{};
-  bool twice = false;  ///< Every run a second time: it must be the same to the byte.
+  bool twice = false;  ///< Plays every run a second time: it must be the same to the byte.
   unsigned jobs = 1;
-  size_t findings_max = 5;  ///< Then it stops.
-  /// And after this finding. Called on any thread, one at a time.
+  size_t findings_max = 5;  ///< The campaign stops after so many.
+  /// The campaign also stops after this finding. Called on any thread, one at a time.
   std::function<bool(const Finding&)> is_last{};
-  /// Called from time to time, on any thread, one at a time.
+  /// Called regularly, on any thread, one at a time.
   std::function<void(uint64_t done)> progress{};
-  /// The command that repeats the run of this seed: the last words (sim/crash_report.h) of a thread
-  /// that dies in it. Called on that thread, before the run.
+  /// The command that repeats the run of this seed: what a dying thread prints
+  /// (sim/crash_report.h). Called on that thread, before the run.
   std::function<std::string(uint64_t seed)> replay{};
 };
 
@@ -41,39 +41,39 @@ struct DriverFigures {
   uint64_t messages = 0;
   uint64_t bytes = 0;
   Duration virtual_time{};
-  Duration healed_in{};  ///< The slowest.
-  uint64_t slowest = 0;  ///< Its seed; the lowest of several.
+  Duration healed_in{};  ///< The slowest run.
+  uint64_t slowest = 0;  ///< Its seed; the lowest one of several.
   /// How many runs healed in so many milliseconds.
   std::map<int64_t, uint64_t> healed_ms{};
-  /// Of mixed runs: not all came together, for one of PyTorch's nodes was left behind.
-  uint64_t excused = 0;
-  uint64_t first_excused = 0;  ///< The lowest seed of them.
-  JobFigures jobs{};           ///< Of launchers.
+  /// Mixed runs that did not come together because one of PyTorch's nodes was left behind.
+  uint64_t exempt = 0;
+  uint64_t first_exempt = 0;  ///< Their lowest seed.
+  JobFigures jobs{};          ///< Of launchers.
 
-  /// Within this, so many of a hundred runs healed.
+  /// The time within which so many of a hundred runs healed.
   Duration HealedWithin(uint64_t percent) const;
 };
 
 struct CampaignReport {
   uint64_t runs = 0;
-  uint64_t same_twice = 0;  ///< With `twice`: those with two equal hashes.
+  uint64_t same_twice = 0;                            ///< With `twice`: runs with two equal hashes.
   std::array<DriverFigures, kDriverCount> drivers{};  ///< By Driver.
   std::vector<Finding> findings{};                    ///< By seed.
-  std::vector<std::string> complaints{};              ///< About all runs together: see Judge().
+  std::vector<std::string> complaints{};              ///< About all runs: see Judge().
 };
 
-/// The percentiles are meaningful from so many runs of a driver on.
+/// The number of runs of a driver from which the percentiles are meaningful.
 inline constexpr uint64_t kRunsToJudge = 1'000;
 /// Within this, 99 of 100 runs of the driver heal.
 Duration HealBoundOf99(Driver driver);
-/// Of so many mixed runs one may end with a node of PyTorch's that was left behind, and a few more,
-/// for they are rare and scatter. Measured: six in 38,000.
-inline constexpr uint64_t kMixedRunsPerExcuse = 1'000;
+/// One of so many mixed runs may end with a PyTorch node that was left behind; a few more are
+/// allowed, because they are rare and vary. Measured: six in 38,000.
+inline constexpr uint64_t kMixedRunsPerExemption = 1'000;
 inline constexpr uint64_t kExcusesBesides = 4;
-/// What is wrong with the runs of each driver that were at least kRunsToJudge, taken together.
+/// What is wrong with all runs of a driver together, for drivers with at least kRunsToJudge runs.
 std::vector<std::string> Judge(const CampaignReport& report);
 
-/// How a hash is written, wherever it is: sixteen hexadecimal digits.
+/// The text of a hash, everywhere: sixteen hexadecimal digits.
 std::string HashText(uint64_t hash);
 
 /// An exception that leaves a run is a bug, and ends the program.

@@ -8,7 +8,7 @@ namespace muster::sim {
 
 namespace {
 
-// A notified node works on only until its thread has run: it is woken at once.
+// A notified node is woken at once, and works only until its thread has run.
 constexpr Duration kReactionTime = 1ms;
 
 }  // namespace
@@ -60,8 +60,8 @@ void Checkers::CheckCompleted(Epoch epoch, const RendezvousState& state) {
     taken[static_cast<size_t>(rank)] = true;
     if (rank == 0) round->second.first = node;
   }
-  // In the order of their names, unless the policy differs. (Beyond nine hosts "natural" and
-  // "text" differ.)
+  // In the order of their names, unless the policy differs. (With more than nine hosts "natural"
+  // and "text" differ.)
   const bool by_name =
       settings_.policy == RankPolicy::kNatural || settings_.policy == RankPolicy::kText;
   if ((by_name || ranks_by_name_) && count < 10) {
@@ -71,7 +71,8 @@ void Checkers::CheckCompleted(Epoch epoch, const RendezvousState& state) {
     }
   }
   if (state.WorldSize() != count)
-    Violate(Concat("round ", state.round, " has ", count, " nodes and says ", state.WorldSize()));
+    Violate(
+        Concat("round ", state.round, " has ", count, " nodes and reports ", state.WorldSize()));
 }
 
 void Checkers::CheckRunning(Epoch epoch, const RendezvousState& state) {
@@ -96,7 +97,7 @@ std::optional<Epoch> Checkers::SeeJoined(const Joined& joined) {
   };
   if (info.round <= joined.round_before && !joined.is_torch_node)
     complain(Concat("it was in round ", joined.round_before, " before"));
-  // The round that it means: of this life of the server, or of an earlier one that it last saw.
+  // The round that it means: of this life of the server, or of an earlier life that it last saw.
   Round* round = nullptr;
   Epoch life = joined.known_to + 1;
   while (life > 0 && round == nullptr) {
@@ -105,21 +106,22 @@ std::optional<Epoch> Checkers::SeeJoined(const Joined& joined) {
     const auto place = found->second.ranks.find(joined.node);
     if (place == found->second.ranks.end()) continue;
     round = &found->second;
-    // A node may be late with a round of an earlier life that etcd has completed anew since.
+    // A node may be late with a round of an earlier life that etcd has completed again since.
     const bool may_be_it = place->second == info.rank &&
                            std::ssize(round->ranks) == info.world_size &&
                            round->first.addr == info.bootstrap_store_info.master_addr;
     if (goes_back_ && !may_be_it && life > 1) round = nullptr;
   }
   if (round == nullptr) {
-    complain("nobody has completed such a round with it");
+    complain("no node has completed such a round with it");
     return std::nullopt;
   }
   const int64_t rank = round->ranks.at(joined.node);
-  if (rank != info.rank) complain(Concat("it believes to be rank ", info.rank, ", and is ", rank));
+  if (rank != info.rank)
+    complain(Concat("it believes that it is rank ", info.rank, ", and is ", rank));
   const auto count = static_cast<int64_t>(round->ranks.size());
-  // PyTorch's nodes write no size: with them, the nodes that are there when it is read
-  // count as all. They themselves count the nodes that they believe alive.
+  // PyTorch's nodes write no size. With them, the number of nodes in the state that is read counts.
+  // They themselves count the nodes that they believe alive.
   const bool agrees = info.world_size == count ||
                       (has_torch_nodes_ && round->sizes.contains(info.world_size)) ||
                       (joined.is_torch_node && info.world_size < count);
@@ -140,7 +142,7 @@ std::optional<Epoch> Checkers::SeeJoined(const Joined& joined) {
 void Checkers::SeeWork(const std::string& who, int64_t round, Duration out_for) {
   if (out_for <= kReactionTime) return;
   Violate(Concat(who, " works in round ", round, ", ", out_for.count() / 1000,
-                 " us after it was told that it is out"));
+                 " us after it was notified that it is out"));
 }
 
 void Checkers::SeeClosed(const std::string& who, bool closed, bool& was_closed) {

@@ -1,4 +1,4 @@
-// What must hold at every step of every run.
+// The promises that must hold at every step of every run.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace muster::sim {
 
-/// A life of the server: what it knew ends with it.
+/// A life of the server: its knowledge ends with it.
 using Epoch = uint32_t;
 
 class Checkers {
@@ -32,24 +32,24 @@ class Checkers {
 
   /// The state that all nodes share, after every step that may have changed it.
   void SeeState(Epoch epoch, const RendezvousState& state);
-  /// A node's handler has returned from NextRendezvous(). `known_to`: up to which life of the
-  /// server it may speak of.
+  /// A node's handler has returned from NextRendezvous(). `known_to`: the latest life of the server
+  /// that it may mean.
   struct Joined {
     std::string who;
     Node node;
     bool is_torch_node;
     Epoch known_to;
-    int64_t round_before;  ///< Of this process; -1: none.
+    int64_t round_before;  ///< The last round of this process; -1: none.
     RendezvousInfo info;
   };
   /// Returns the life of the server whose round it is.
   std::optional<Epoch> SeeJoined(const Joined& joined);
-  /// A node goes on in a round, so long after it was notified that it is out of it.
+  /// A node continues in a round, so long after it was notified that it is out of it.
   void SeeWork(const std::string& who, int64_t round, Duration out_for);
   void SeeClosed(const std::string& who, bool closed, bool& was_closed);
-  /// A node is given a place.
+  /// A node receives a place.
   void SeePlace(const std::string& who, int64_t round, bool knew_closed);
-  /// A message of an earlier connection: everything must be as it was before.
+  /// A message of an earlier connection: the picture of the run must not change.
   void SeeStale(const RunPicture& before, const RunPicture& after);
 
   void Violate(const std::string& what) {
@@ -63,7 +63,8 @@ class Checkers {
   struct Round {
     std::map<Node, int64_t> ranks;
     Node first{};               ///< Rank 0.
-    std::set<int64_t> sizes{};  ///< That it has had: PyTorch's nodes strike the dead off a round.
+    std::set<int64_t> sizes{};  ///< All sizes so far: PyTorch's nodes remove dead nodes from a
+                                ///< round.
     std::optional<RendezvousStoreInfo> master{};
     std::map<int64_t, std::string> joined{};
   };
@@ -73,12 +74,11 @@ class Checkers {
   void CheckRunning(Epoch epoch, const RendezvousState& state);
 
   const RunSettings settings_;
-  const bool has_torch_nodes_;  // they complete rounds without writing how many nodes are in it
+  const bool has_torch_nodes_;  // they complete rounds without writing their size
   const bool ranks_by_name_;
-  // With many nodes only what is cheap to check is checked at every step; the rest when a round is
-  // completed.
+  // With many nodes only cheap checks run at every step, and the others when a round is completed.
   const bool few_nodes_;
-  const bool goes_back_;  // etcd does, and completes a round of the same number once more
+  const bool goes_back_;  // etcd may, and then a round of the same number is completed again
   std::string violation_;
   std::map<std::pair<Epoch, int64_t>, Round> rounds_;
   struct Seen {

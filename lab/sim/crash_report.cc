@@ -26,15 +26,15 @@ constexpr size_t kCommandMax = 400;
 constexpr size_t kStackBytes = 64 * 1024;
 constexpr std::array kDeaths = {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
 
-// Written beforehand: a dying thread can neither allocate nor format. Those of the last run hold
-// until those of the next are whole.
+// Written beforehand: a dying thread can neither allocate nor format. The text of the last run is
+// valid until that of the next one is complete.
 struct Words {
   char text[512];
   size_t size;
 };
 constinit thread_local Words words[2]{};
 constinit thread_local volatile sig_atomic_t current = 0;
-// The first ones, for threads that have not come to a run yet.
+// The first text, for threads that have no run yet.
 constinit Words first_words{};
 
 std::array<struct sigaction, kDeaths.size()> before{};
@@ -43,19 +43,20 @@ void Speak() {
   Words& own = words[current];
   const Words& last = own.size == 0 ? first_words : own;
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, last.text, last.size);
-  own.size = first_words.size = 0;  // once, though a signal and a sanitizer may both ask for it
+  own.size = first_words.size = 0;  // once, although a signal and a sanitizer may both request it
 }
 
 void OnDeath(int signal, siginfo_t* info, void*) {
   Speak();
   const auto which = static_cast<size_t>(std::ranges::find(kDeaths, signal) - kDeaths.begin());
   sigaction(signal, &before[which], nullptr);
-  // A bad access happens again as soon as this returns. What was sent has to be sent again.
+  // A bad access happens again as soon as this returns. A signal that was sent has to be sent
+  // again.
   if (info->si_code <= 0) raise(signal);
 }
 
-// A thread whose stack has overflowed needs another stack to report on. Where there is one already,
-// it is a sanitizer's, which would take ours for its own.
+// A thread whose stack has overflowed needs another stack for its report. If there is one already,
+// it is a sanitizer's, which must keep it.
 class SpareStack {
  public:
   SpareStack() {

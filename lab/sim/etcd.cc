@@ -13,7 +13,7 @@ namespace muster::sim {
 
 namespace {
 
-constexpr Duration kWork = 1ms;  // at most, of a call that nothing goes wrong with
+constexpr Duration kWork = 1ms;  // at most, for a call without faults
 constexpr Duration kSlow = 1s;
 constexpr Duration kWatchSlow = 3s;
 
@@ -93,7 +93,7 @@ void SimEtcd::Close(uint64_t session) {
 void SimEtcd::Compact(int64_t revision) {
   revision = std::min(revision, state_.revision());
   if (revision <= state_.compacted()) return;
-  // Watches that have not yet been sent what is now forgotten will not be.
+  // Watches that have not sent these changes yet never will.
   std::vector<std::pair<uint64_t, uint64_t>> over;
   for (auto& [id, session] : sessions_) {
     for (auto& [number, watch] : session.watches) {
@@ -145,7 +145,7 @@ SimEtcd::Fate SimEtcd::DrawFate() {
 
 void SimEtcd::Accept(std::shared_ptr<Socket> socket) {
   const uint64_t id = socket->connection().id;
-  socket->on_news = [this, id] { Read(id); };
+  socket->on_event = [this, id] { Read(id); };
   sessions_[id] = {.socket = socket, .client = socket->connection().owner(Connection::kClient)};
   Read(id);
 }
@@ -173,7 +173,7 @@ void SimEtcd::Take(uint64_t session, EtcdRequest request) {
     found->second.watches.erase(request.id);
     return;
   }
-  // Each by itself: one may overtake another.
+  // Each call has its own delay: one may overtake another.
   const Job job{session, found->second.client, std::move(request), DrawFate()};
   process_->DoAt(now() + job.fate.before, [this, job] { Execute(job); });
 }
@@ -186,7 +186,7 @@ void SimEtcd::Execute(const Job& job) {
                   job.fate.after);
   const auto* keep = std::get_if<EtcdRequest::KeepAlive>(&request.what);
   if (keep != nullptr && state_.IsExpired(keep->lease, process_->Now())) {
-    // It is answered when its keys are gone.
+    // The call is answered when the keys of the lease are gone.
     return process_->DoAt(now() + kLookAtLeases / 4, [this, job] { Execute(job); });
   }
   EtcdReply reply = Perform(request);
@@ -195,8 +195,8 @@ void SimEtcd::Execute(const Job& job) {
   SendToWatches(job.by);
 }
 
-// Some wait for the next leader. Others are turned away; or the last leader had passed them on, and
-// only its answer is lost.
+// Some calls wait for the next leader. Others are refused. Of some, the last leader had already
+// passed them on, and only the answer is lost.
 void SimEtcd::Stall(const Job& job) {
   const EtcdRequest& request = job.request;
   switch (prng_.Below(4)) {
@@ -291,7 +291,7 @@ void SimEtcd::SendLater(uint64_t session, uint64_t id, WatchState& watch) {
                  [this, session, id] { SendToWatch(session, id); });
 }
 
-// All that has happened meanwhile is sent at once.
+// Everything that has happened meanwhile is sent at once.
 void SimEtcd::SendToWatch(uint64_t session, uint64_t id) {
   const auto found = sessions_.find(session);
   if (found == sessions_.end()) return;

@@ -1,7 +1,7 @@
-// A cluster of etcd in virtual time: one history of revisions, leases on the cluster's clock,
-// watches; behind the simulated network, at one address. It keeps etcd's promises and no others:
-// calls of one client may overtake each other, watches are late, each by itself, and where an
-// answer is lost, its outcome is unknown. Its data outlives the processes it runs in.
+// A cluster of etcd in virtual time, at one address behind the simulated network: one history of
+// revisions, leases on the cluster's clock, watches. It keeps only etcd's promises. Calls of one
+// client may overtake each other, each watch has its own delay, and a lost answer leaves the
+// outcome unknown. Its data outlives its processes.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +20,10 @@
 
 namespace muster::sim {
 
-/// Switches. Elections, compactions, restarts, pauses and cut links come from its owner.
+/// Switches. Its owner causes elections, compactions, restarts, pauses and cut links.
 struct EtcdFaults {
   bool slow = false;         ///< Some calls take up to a second.
-  bool lost = false;         ///< Some calls fail: before they had an effect, or after.
+  bool lost = false;         ///< Some calls fail, before or after they had an effect.
   bool watch_delay = false;  ///< Some watch events are up to three seconds late.
 };
 
@@ -31,7 +31,7 @@ class SimEtcd {
  public:
   static constexpr uint16_t kPort = 2379;
   static constexpr Duration kLookAtLeases = 500ms;
-  /// In each look: a thousand a second.
+  /// In each check of the leases: a thousand a second.
   static constexpr size_t kRevokedAtOnce = 500;
 
   SimEtcd(Network& network, Trace& trace, const EtcdFaults& faults, uint64_t seed);
@@ -39,21 +39,21 @@ class SimEtcd {
   SimEtcd(const SimEtcd&) = delete;
   SimEtcd& operator=(const SimEtcd&) = delete;
 
-  /// Serves in this process (which outlives the cluster, dead or alive) from now on. After the
-  /// process before was killed: the cluster has been started anew, and knows all that it knew.
+  /// Serves in this process from now on; the process outlives the cluster, dead or alive. If the
+  /// previous process was killed, the cluster has been restarted with all its data.
   void Serve(SimProcess& process);
 
-  // --- What goes wrong, from outside.
-  /// There is no leader for so long. Some clients were connected to the one that is lost.
+  // --- Faults, from outside.
+  /// There is no leader for so long. Some clients were connected to the lost one.
   void Elect(Duration time);
   /// Forgets all history before that revision.
   void Compact(int64_t revision);
-  /// The cluster, whose process is dead, has the data of an earlier backup (a copy of state()) when
-  /// it is started anew: its revision goes back, and what was written since is gone.
+  /// The cluster, whose process is dead, restarts with the data of an earlier backup (a copy of
+  /// state()). Its revision goes back, and what was written since is gone.
   void Restore(const EtcdState& backup);
-  /// Done by an operator on the cluster's machines, not by a node.
+  /// Executed by an operator on the cluster's machines, not by a node.
   void Meddle(EtcdRequest request);
-  /// No more faults; an election that is going on ends.
+  /// Ends all faults and the present election.
   void Heal();
 
   bool is_electing() const;
@@ -64,10 +64,11 @@ class SimEtcd {
   /// Makes clients for a process.
   EtcdConnector ConnectorOf(SimProcess& process);
 
-  // --- For observers outside of the world.
-  /// The store has a new revision, made by a client in that process; nullptr: a lease has expired.
+  // --- For observers outside the world.
+  /// The store has a new revision, written by a client in that process; nullptr: a lease has
+  /// expired.
   std::function<void(const SimProcess* by, int64_t revision)> on_change{};
-  /// A process is about to receive that there is no such lease to keep alive.
+  /// A process is about to receive that the lease that it keeps alive does not exist.
   std::function<void(SimProcess& process, int64_t lease)> on_lease_lost{};
 
  private:
@@ -75,7 +76,7 @@ class SimEtcd {
 
   struct WatchState {
     EtcdRange range;
-    int64_t next = 0;     ///< The first revision that it has not been sent.
+    int64_t next = 0;     ///< The first revision that has not been sent to it.
     bool is_due = false;  ///< Its next event is scheduled.
   };
   struct Session {
@@ -84,7 +85,7 @@ class SimEtcd {
     std::string arrived{};
     std::map<uint64_t, WatchState> watches{};
   };
-  /// How a call goes that nothing else goes wrong with.
+  /// What happens to a call that is not affected by other faults.
   struct Fate {
     bool refused = false;
     bool unanswered = false;
@@ -102,7 +103,7 @@ class SimEtcd {
   void Read(uint64_t session);
   void Take(uint64_t session, EtcdRequest request);
   void Execute(const Job& job);
-  /// There is no leader.
+  /// Handles a call while there is no leader.
   void Stall(const Job& job);
   EtcdReply Perform(const EtcdRequest& request);
   void Answer(uint64_t session, EtcdReply reply, Duration after);
@@ -132,7 +133,7 @@ class SimEtcd {
   Prng prng_;
   EtcdState state_;
   SimProcess* process_ = nullptr;
-  int64_t sent_revision_ = 0;  // up to which watches were sent events, or will be
+  int64_t sent_revision_ = 0;  // the revision up to which watches have been sent events, or will be
   WorldTime electing_until_{};
   uint64_t elections_ = 0;
   uint64_t lives_ = 0;

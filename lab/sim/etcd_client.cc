@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "base/planted.h"
-#include "base/probe.h"
 #include "base/text.h"
 
 namespace muster::sim {
@@ -159,7 +158,7 @@ void SimEtcdClient::OnConnected(Result<std::shared_ptr<Socket>> made) {
   }
   attempts_ = 0;
   socket_ = std::move(*made);
-  socket_->on_news = [this] { Read(); };
+  socket_->on_event = [this] { Read(); };
   arrived_.clear();
   received_at_ = process_.Now();
   for (const auto& [id, watch] : watches_) SendWatch(id);
@@ -171,7 +170,7 @@ void SimEtcdClient::OnConnected(Result<std::shared_ptr<Socket>> made) {
   Later(kPingEvery, [this, connection] { Beat(connection); });
 }
 
-// Requests that come meanwhile wait for the next attempt.
+// Requests that arrive meanwhile wait for the next attempt.
 void SimEtcdClient::ReachLater() {
   is_reaching_ = true;
   const Duration pause = std::min(kAgainFirst * (1 << std::min(attempts_++, 6)), kAgainMax);
@@ -187,9 +186,7 @@ void SimEtcdClient::Send(const EtcdRequest& request) {
 }
 
 void SimEtcdClient::SendWatch(uint64_t id) {
-  Watched& watch = watches_.at(id);
-  if (std::exchange(watch.is_resumed, true) && watch.next > 0)
-    MUSTER_ETCD_PROBE("a watch of etcd went on where it was");
+  const Watched& watch = watches_.at(id);
   Send({.id = id, .what = EtcdRequest::Watch{watch.range, watch.next}});
 }
 
@@ -197,7 +194,7 @@ void SimEtcdClient::Beat(uint64_t connection) {
   if (!socket_ || connection != connections_) return;
   const Duration silence = process_.Now() - received_at_;
   if (silence >= kSilenceMax)
-    return Lose(Concat("nothing heard for ", Milliseconds(silence), " ms"));
+    return Lose(Concat("nothing received for ", Milliseconds(silence), " ms"));
   Send({.what = EtcdRequest::Ping{}});
   Later(kPingEvery, [this, connection] { Beat(connection); });
 }
@@ -282,8 +279,8 @@ void SimEtcdClient::OnChanges(uint64_t id, const std::vector<EtcdChange>& change
   const auto watch = watches_.find(id);
   if (watch == watches_.end()) return;
   watch->second.next = changes.back().pair.changed + 1;
-  // The bug: some changes are never sent. Those that happen while the connection is lost would not
-  // do: a watcher reads anew then.
+  // The bug: some changes are never sent. Losing changes while the connection is broken would not
+  // show: a watcher reads again then.
   if (Planted(Bug::kLostWatchEvent) && prng_.Below(8) == 0) return;
   watch->second.watcher->OnChanges(changes);
 }

@@ -1,5 +1,5 @@
-// A client of a simulated etcd, in a simulated process. It does what the real one does: one
-// connection, pings on it, another one when it is lost, and watches that go on where they were.
+// A client of a simulated etcd, in a simulated process. It behaves like the real one: it has one
+// connection with pings, reconnects when it is lost, and continues its watches.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +43,6 @@ class SimEtcdClient final : public Etcd {
     EtcdRange range;
     int64_t next;  ///< The first revision that it has not received; 0: any.
     EtcdWatcher* watcher;
-    bool is_resumed = false;
   };
 
   template <typename T>
@@ -52,7 +51,7 @@ class SimEtcdClient final : public Etcd {
   void Expect(uint64_t id, Duration patience);
   void Finish(uint64_t id, Result<What> result);
 
-  /// Connects, unless connected or about to be.
+  /// Connects, unless it is connected or connecting.
   void Reach();
   void OnConnected(Result<std::shared_ptr<Socket>> made);
   void ReachLater();
@@ -62,11 +61,11 @@ class SimEtcdClient final : public Etcd {
   void OnReply(EtcdReply reply);
   void OnChanges(uint64_t id, const std::vector<EtcdChange>& changes);
   void Beat(uint64_t connection);
-  /// The connection is lost. What was asked on it may have happened.
+  /// The connection is lost. Requests on it may have been executed.
   void Lose(const std::string& why);
   void ReportTrouble(const std::string& why);
   Error Failure(Code code, std::string_view why) const;
-  /// On this loop, after so long on its clock; never, once the client is gone.
+  /// Runs the work on this loop, after so long on its clock; never, once the client is gone.
   void Later(Duration time, std::function<void()> work);
 
   SimEtcd& cluster_;
@@ -79,7 +78,7 @@ class SimEtcdClient final : public Etcd {
   std::map<uint64_t, Watched> watches_;
   std::shared_ptr<Socket> socket_;
   bool is_reaching_ = false;
-  int attempts_ = 0;          // in vain, one after the other
+  int attempts_ = 0;          // failed ones in a row
   uint64_t connections_ = 0;  // so far
   Instant received_at_{};
   std::string arrived_;

@@ -1,6 +1,6 @@
-// What clients of a simulated etcd and its cluster say to each other. The simulated network carries
-// the text of a message, so that its faults and its trace meet every byte; the message itself waits
-// at the post office for its text to arrive.
+// The messages between clients of a simulated etcd and its cluster. The simulated network carries
+// the text of a message, so that its faults and its trace affect every byte. The message itself
+// waits at the post office until its text arrives.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ struct EtcdRequest {
   struct Unwatch {};
   struct Ping {};
 
-  uint64_t id = 0;  ///< Of the call, or the watch, among those of the client.
+  uint64_t id = 0;  ///< Of the call or the watch, unique within the client.
   std::variant<Ping, EtcdTransaction, Grant, KeepAlive, Revoke, Watch, Unwatch> what{};
 
   std::string ToText() const;
@@ -73,7 +73,7 @@ class PostOffice {
     return bytes + text;
   }
 
-  /// Takes the messages that are there in full out of what has arrived.
+  /// Takes the complete messages out of what has arrived.
   std::vector<Message> Collect(std::string& arrived) {
     std::vector<Message> messages;
     while (arrived.size() >= kHeadBytes) {
@@ -97,7 +97,7 @@ class PostOffice {
   }
 
   uint64_t made_ = 0;
-  std::map<uint64_t, Message> waiting_;  // those whose bytes were lost stay
+  std::map<uint64_t, Message> waiting_;  // messages whose bytes were lost stay
 };
 
 }  // namespace muster::sim

@@ -12,7 +12,7 @@ EtcdOverseer::EtcdOverseer(const SimEtcd& etcd, Checkers& checkers, std::string_
     : etcd_(etcd), checkers_(checkers), keys_(prefix, run_id), say_(std::move(say)) {}
 
 void EtcdOverseer::OnChange(const SimProcess* by, int64_t revision) {
-  // What changes together is judged by the leader of before.
+  // Changes of one revision are judged by the leader before it.
   const EtcdRange all{.begin = "", .end = std::string(1, '\0')};
   const std::vector<EtcdChange> changes = etcd_.state().ChangesFrom(all, revision);
   for (const EtcdChange& change : changes) {
@@ -26,15 +26,15 @@ void EtcdOverseer::OnChange(const SimProcess* by, int64_t revision) {
     const std::string& key = change.pair.key;
     if (key == keys_.Leader()) {
       leader_ = change.deleted ? nullptr : by;
-      say_(change.deleted ? "nobody leads" : Concat("led by ", change.pair.value));
+      say_(change.deleted ? "no node leads" : Concat("led by ", change.pair.value));
     }
     if (key == keys_.Run()) SeeRun(change);
     if (IsMember(key)) SeeMember(by, change);
   }
 }
 
-// Members write under their own names, and workers into the store; the rest is the leader's. What
-// goes with a lease has no writer.
+// Members write under their own names, and workers into the store; all other keys are the leader's.
+// Keys that end with a lease have no writer.
 void EtcdOverseer::SeeWriter(const SimProcess* by, const EtcdChange& change) {
   const std::string& key = change.pair.key;
   if (by == nullptr || by == leader_ || !key.starts_with(keys_.root())) return;
@@ -56,12 +56,12 @@ void EtcdOverseer::SeeMember(const SimProcess* by, const EtcdChange& change) {
   if (by == nullptr && whose != nullptr && on_expired) on_expired(*whose, session);
 }
 
-// Within one life the checkers allow no node to open what was closed.
+// Within one life the checkers allow no node to open a closed run.
 void EtcdOverseer::CheckSurvivors() {
   if (!closed_at_) return;
   const auto was_there = [&](const auto& each) { return each.second.created < *closed_at_; };
   if (std::ranges::any_of(members_, was_there)) return;
-  say_("all are gone who were there when it was closed");
+  say_("all nodes that were there when it was closed are gone");
   closed_at_.reset();
   ++epoch_;
 }
@@ -106,7 +106,7 @@ void EtcdOverseer::SeeRun(const EtcdChange& change) {
   const Result<wire::EtcdRun> run = wire::ReadEtcdRun(change.pair.key, change.pair.value);
   if (!run) return checkers_.Violate(Concat("the run: ", run.error().message));
   const bool was_closed = std::exchange(is_closed_, run->closed);
-  // Possibly again: the node that closed it may come back when all were gone.
+  // It may be closed again: the node that closed it may come back when all others are gone.
   if (is_closed_ && (!was_closed || !closed_at_)) {
     was_closed_ = true;
     closed_at_ = change.pair.changed;
@@ -117,7 +117,7 @@ void EtcdOverseer::SeeRun(const EtcdChange& change) {
 
 std::optional<RendezvousState> EtcdOverseer::StateOf(const wire::EtcdRun& run) {
   RendezvousState state{.closed = run.closed, .closed_by = run.closed_by};
-  // Without a plan, a leader keeps only the number of a round that a restored etcd has forgotten.
+  // Without a plan, a leader keeps only the number of a round that a restored etcd no longer knows.
   if (run.plan.empty()) return state;
   state.round = run.round;
   state.complete = true;

@@ -1,5 +1,5 @@
-// Observes a simulated etcd: what the nodes of a run have agreed on, which one leads, and
-// whether only the leader writes the leader's keys.
+// Observes a simulated etcd: the agreement of a run's nodes, its leader, and whether only the
+// leader writes the leader's keys.
 #pragma once
 
 #include <cstdint>
@@ -18,17 +18,17 @@ namespace muster::sim {
 
 class EtcdOverseer {
  public:
-  /// Both outlive it. `say`: for the story.
+  /// Both outlive it. `say` receives lines for the story.
   EtcdOverseer(const SimEtcd& etcd, Checkers& checkers, std::string_view prefix,
                std::string_view run_id, std::function<void(const std::string&)> say);
 
   /// The cluster's SimEtcd::on_change.
   void OnChange(const SimProcess* by, int64_t revision);
 
-  /// A closed run whose members are all gone may begin anew: its next life.
+  /// A closed run whose members are all gone may begin again: that is its next life.
   Epoch epoch() const { return epoch_; }
   bool was_closed() const { return was_closed_; }
-  /// The last session of the node in that process, and its lease: a node that learns of its loss
+  /// The last session of the node in that process, and its lease. A node that learns of its loss
   /// has lost its place.
   struct Session {
     int64_t created = 0;
@@ -36,17 +36,17 @@ class EtcdOverseer {
   };
   Session SessionOf(const SimProcess& process) const;
 
-  /// The round that etcd knows to be the last one; -1: none.
+  /// The last round according to etcd; -1: none.
   int64_t Round() const;
 
-  /// Keeps a copy of all that etcd knows, for Restore().
+  /// Keeps a copy of etcd's data, for Restore().
   void BackUp();
   size_t backups() const { return backups_.size(); }
-  /// The cluster, whose process is dead, gets the data of that backup: another life begins, in
-  /// which nothing holds that was promised since.
+  /// The cluster, whose process is dead, gets the data of that backup. Another life begins, and
+  /// promises made since the backup do not hold.
   void Restore(SimEtcd& etcd, size_t backup);
 
-  /// The lease of the node in that process has expired, and with it its session: it must have
+  /// The lease of the node in that process has expired, and with it its session: the node must have
   /// noticed.
   std::function<void(const SimProcess& process, int64_t session)> on_expired{};
 
@@ -54,7 +54,7 @@ class EtcdOverseer {
   void SeeWriter(const SimProcess* by, const EtcdChange& change);
   void SeeMember(const SimProcess* by, const EtcdChange& change);
   void SeeRun(const EtcdChange& change);
-  /// None: not all of it is there.
+  /// None: it is incomplete.
   std::optional<RendezvousState> StateOf(const wire::EtcdRun& run);
   void CheckSurvivors();
   bool IsMember(std::string_view key) const { return key.starts_with(keys_.Members()); }
@@ -69,12 +69,13 @@ class EtcdOverseer {
   bool is_closed_ = false;
   bool was_closed_ = false;
   struct Member {
-    const SimProcess* process;  ///< May be unknown: it died before its connection was announced.
+    const SimProcess* process;  ///< May be unknown: the node died before its connection was
+                                ///< announced.
     int64_t created;
   };
   using Members = std::map<std::string, Member, std::less<>>;
-  Members members_;                                // as of the revision that is looked at
-  std::map<const SimProcess*, Session> sessions_;  // of each process the last
+  Members members_;                                // as of the revision that is being checked
+  std::map<const SimProcess*, Session> sessions_;  // the last session of each process
   struct Backup {
     EtcdState state;
     const SimProcess* leader;

@@ -1,5 +1,5 @@
-// What a cluster of etcd knows: pairs, revisions, leases. Pure: its owner hands in the time.
-// What etcd promises of it is here; what goes wrong on the way to it is in sim/etcd.h.
+// The data of a cluster of etcd: pairs, revisions, leases. Pure: its owner passes the time. It
+// implements what etcd promises about its data; sim/etcd.h adds delays and faults.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@
 namespace muster::sim {
 
 inline constexpr Duration kEtcdLeaseMin = 2s;
-/// How long an election takes at least, which leases get on top of their time when one is over.
+/// The shortest election. Leases are extended by it when the election ends.
 inline constexpr Duration kEtcdElection = 1s;
 
 /// Whether the key is in it. An end of one zero byte means: all keys that follow.
@@ -29,7 +29,7 @@ class EtcdState {
   explicit EtcdState(uint64_t seed) : prng_(seed) {}
 
   int64_t revision() const { return revision_; }
-  /// What happened before is forgotten.
+  /// History before this revision is compacted.
   int64_t compacted() const { return compacted_; }
   const std::map<std::string, EtcdPair, std::less<>>& pairs() const { return pairs_; }
   const EtcdPair* Find(std::string_view key) const;
@@ -39,27 +39,27 @@ class EtcdState {
 
   /// In whole seconds, and not below the floor.
   EtcdLease Grant(Duration ttl, Instant now);
-  /// kNotFound. Not of a lease that has expired and is still there: it cannot be saved.
+  /// kNotFound: also for a lease that has expired and is still there, because it cannot be saved.
   Result<Duration> KeepAlive(int64_t lease, Instant now);
   bool IsExpired(int64_t lease, Instant now) const;
   Status Revoke(int64_t lease);
-  /// Ends those that have expired, the oldest first, so many at most: each with a revision of its
-  /// own. Returns how many.
+  /// Ends expired leases, the oldest first, at most so many, each with a revision of its own.
+  /// Returns how many.
   size_t Expire(Instant now, size_t most);
-  /// A new leader does not know how old the leases are: they begin anew.
+  /// A new leader does not know how old the leases are: they start again.
   void Promote(Instant now);
   size_t leases() const { return leases_.size(); }
 
-  /// All that is known now gives way to what `backup` knew, a copy of an earlier state. Lease ids
-  /// are not used twice, as etcd draws them from its clock.
+  /// Replaces all data by that of `backup`, a copy of an earlier state. Lease ids are not used
+  /// twice: etcd draws them from its clock.
   void Restore(const EtcdState& backup);
 
-  /// Forgets what was before that revision.
+  /// Removes the history before that revision.
   void Compact(int64_t revision);
-  /// Changes in the range from that revision on, in their order; those of one revision together.
-  /// Not below compacted().
+  /// Changes in the range from that revision on, in order; those of one revision together. Not
+  /// below compacted().
   std::vector<EtcdChange> ChangesFrom(const EtcdRange& range, int64_t revision) const;
-  /// The revision of the first of them.
+  /// The revision of the first such change.
   std::optional<int64_t> FirstChangeFrom(const EtcdRange& range, int64_t revision) const;
 
  private:

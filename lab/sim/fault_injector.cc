@@ -120,7 +120,7 @@ void FaultInjector::CrashNode(Network::Ending ending) {
   });
 }
 
-// Long enough, often, for the server to declare all of them lost and to forget their run.
+// Often long enough for the server to declare all of them lost and to forget their run.
 void FaultInjector::Depart() {
   Note("all nodes are killed");
   const Duration empty =
@@ -150,8 +150,7 @@ void FaultInjector::PauseNode() {
         Draw(10ms, Coin() ? 1s : 9s));
 }
 
-// Once, as a cluster does that wants its machines back; or more often, as people do who are in a
-// hurry.
+// Once, like a cluster manager that needs its machines; or several times, like an impatient user.
 void FaultInjector::SignalLauncher() {
   constexpr int kSignals[] = {15, 2, 1};
   const size_t index = DrawNode();
@@ -179,7 +178,7 @@ void FaultInjector::PauseServer() {
   SimProcess* server = world_.server_;
   if (server == nullptr) return;
   if (world_.host_ && world_.host_->loops() > 1 && prng_.Below(4) != 0) {
-    // One of its threads is late, and the others go on.
+    // One of its threads is late, and the others continue.
     const size_t loop = prng_.Below(world_.host_->loops());
     const Duration late = Draw(1ms, 500ms);
     Note(Concat("the server's loop ", loop, " is late by ", Milliseconds(late), " ms"));
@@ -202,7 +201,7 @@ FaultInjector::Victim FaultInjector::DrawMachine() {
     return {world_.server_, Concat("the server (life ", world_.epoch_, ")")};
   const size_t index = DrawNode();
   const World::Place& place = world_.places_[index];
-  // By its life, too: a node that has been started anew has not stood still.
+  // Named with its life: a restarted node has not stood still.
   return {place.process, Concat("node ", index, " (life ", place.lives, ")")};
 }
 
@@ -214,8 +213,9 @@ void FaultInjector::JumpClock() {
   victim.process->JumpWallClock(by);
 }
 
-// Nothing is answered meanwhile, not even by its system. The clock may show that it took longer
-// than all others have seen: a minute at most, for a server forgets a run without nodes after ten.
+// Neither the processes nor the system of the machine answer meanwhile. The clock may show that it
+// took longer than all others have seen: a minute at most, because a server forgets a run without
+// nodes after ten.
 void FaultInjector::SuspendMachine() {
   const Victim victim = DrawMachine();
   if (victim.process == nullptr) return;
@@ -242,7 +242,7 @@ void FaultInjector::Elect() {
   world_.etcd_->Elect(time);
 }
 
-// All of it; or what was some time ago.
+// Compacts all history, or what is older than some time.
 void FaultInjector::Compact() {
   const int64_t kept = Coin() ? 0 : static_cast<int64_t>(prng_.Below(20));
   const int64_t revision = world_.etcd_->state().revision() - kept;
@@ -251,7 +251,7 @@ void FaultInjector::Compact() {
   world_.etcd_->Compact(revision);
 }
 
-// An operator makes a backup; or the cluster is lost, and comes back with one.
+// An operator makes a backup, or the cluster is lost and comes back with one.
 void FaultInjector::RestoreEtcd() {
   EtcdOverseer& overseer = *world_.overseer_;
   if (overseer.backups() == 0 || Coin()) return overseer.BackUp();
@@ -267,13 +267,13 @@ void FaultInjector::Meddle() {
   const wire::EtcdKeys keys(World::kEtcdPrefix, World::kRun);
   const uint64_t die = prng_.Below(3);
   if (die == 0) {
-    Note("somebody deletes the leader's key");
+    Note("an operator deletes the leader's key");
     return world_.etcd_->Meddle(
         {.what = EtcdTransaction{
              .then = {{.kind = EtcdOperation::Kind::kDelete, .range = {.begin = keys.Leader()}}}}});
   }
   if (die == 1) {
-    Note("somebody writes where members are");
+    Note("an operator writes into the members' keys");
     return world_.etcd_->Meddle(
         {.what = EtcdTransaction{.then = {{.kind = EtcdOperation::Kind::kPut,
                                            .range = {.begin = keys.Members() + "me"},
@@ -285,7 +285,7 @@ void FaultInjector::Meddle() {
   }
   if (leases.empty()) return;
   const int64_t lease = leases[prng_.Below(leases.size())];
-  Note(Concat("somebody revokes lease ", lease));
+  Note(Concat("an operator revokes lease ", lease));
   world_.etcd_->Meddle({.what = EtcdRequest::Revoke{lease}});
 }
 

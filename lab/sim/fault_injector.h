@@ -1,4 +1,4 @@
-// What goes wrong: one fault after the other, each with its own end, until everything is healed.
+// The faults of a run: one after the other, each with its own end, until everything is healed.
 #pragma once
 
 #include <cstdint>
@@ -25,11 +25,12 @@ class FaultInjector {
   Duration Draw(Duration low, Duration high);
   bool Coin() { return prng_.Below(2) == 0; }
   size_t DrawNode();
-  /// Later, if there is still trouble.
+  /// Runs the work later, if there are still faults.
   void Later(Duration time, std::function<void()> work);
   void Note(const std::string& line);
   void Disturb(HostId host, Duration time);
-  /// `what` lasts so long, or as long as another of its kind that lasts longer; then `end`.
+  /// `what` lasts so long, or as long as another fault of its kind that lasts longer; then `end`
+  /// runs.
   void Last(const std::string& what, Duration time, std::function<void()> end);
   void Pause(SimProcess& process, const std::string& who, Duration time);
 
@@ -59,7 +60,7 @@ class FaultInjector {
   World& world_;
   Prng prng_;
   std::vector<std::function<void()>> kinds_;
-  std::map<std::string, WorldTime, std::less<>> lasting_;  // what goes on, and until when
+  std::map<std::string, WorldTime, std::less<>> lasting_;  // active faults, and until when
 };
 
 }  // namespace muster::sim

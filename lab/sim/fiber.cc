@@ -28,19 +28,19 @@ constexpr size_t kStackBytes = 64 * 1024;
 #endif
 constexpr size_t kPageBytes = 4096;
 constexpr size_t kStacksPerSlab = 64;
-// Where stacks are a power of two apart, their ends, which is what is used of them, compete for the
+// If stacks are a power of two apart, their upper ends, which are the used parts, compete for the
 // same few lines of a cache. An odd number of pages, and ends at different lines, spread them.
 constexpr size_t kStrideBytes = kStackBytes + kPageBytes;
 constexpr size_t kLineBytes = 64;
 constexpr size_t kColours = 16;
-// Worlds of a few nodes find an overflow on the spot. A page without access below each of 200,000
-// stacks would be more mappings than a process may have (65,530), or valgrind follows (30,000);
-// what runs on them is the same.
+// Worlds of a few nodes find an overflow at once, by a page without access below each stack. For
+// 200,000 stacks this would need more mappings than a process may have (65,530) or valgrind
+// supports (30,000); the code on these stacks is the same.
 constexpr size_t kGuardedSlabs = 128;
 std::atomic<size_t> slabs_of_all = 0;  // threads
 
-// Stacks are used again and again: a world makes thousands of fibers, a campaign millions. Only the
-// pages that are touched take memory.
+// Stacks are reused: a world makes thousands of fibers, a campaign millions. Only pages that are
+// touched take memory.
 class StackPool {
  public:
   ~StackPool() {
@@ -81,8 +81,8 @@ StackPool& Pool() {
   return pool;
 }
 
-// The exceptions that are being handled belong to the stack that handles them; the runtime keeps
-// them by thread. {caughtExceptions, uncaughtExceptions} in the C++ ABI.
+// Exceptions that are being handled belong to a stack, but the runtime keeps them by thread.
+// {caughtExceptions, uncaughtExceptions} in the C++ ABI.
 using CaughtExceptions = std::array<void*, 2>;
 
 void SwapExceptions(CaughtExceptions& other) {
@@ -97,8 +97,8 @@ void SwapExceptions(CaughtExceptions& other) {
 
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__)
 
-// What a call must keep is pushed, the stacks are exchanged, and the other side's is popped. (The
-// C library's swapcontext() makes two system calls each time.)
+// Pushes the registers that a call must preserve, exchanges the stacks, and pops those of the other
+// side. (The C library's swapcontext() makes two system calls each time.)
 extern "C" void MusterSwitchStack(void** save, void* to);
 asm(R"(
 .text

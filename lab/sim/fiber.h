@@ -1,5 +1,5 @@
-// A body of code with a stack of its own, that runs until it waits, and goes on when it is resumed:
-// a thread of a simulated process. All fibers of a world share one real thread.
+// Code with a stack of its own that runs until it waits, and continues when it is resumed: a thread
+// of a simulated process. All fibers of a world share one real thread.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ namespace muster::sim {
 class Fiber {
  public:
   explicit Fiber(std::function<void()> body);
-  /// Only a fiber that is done, or was never resumed, may go.
+  /// Only a fiber that is done, or was never resumed, may be destroyed.
   ~Fiber();
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
@@ -20,9 +20,9 @@ class Fiber {
   void Resume();
   bool done() const;
 
-  /// The one that runs now on this thread; null outside of all.
+  /// The fiber that runs on this thread; null outside all fibers.
   static Fiber* Current();
-  /// Goes back to the code that resumed the current fiber.
+  /// Returns to the code that resumed the current fiber.
   static void Yield();
 
  private:

@@ -70,21 +70,21 @@ void JobWatch::CheckRanks(size_t node, const Round& round, RoundId id) {
     const AssignedRanks& theirs = member.place->ranks;
     const NodeRole other_role = plan_.RoleOf(other);
     if (theirs.world_size != place.ranks.world_size)
-      complain(Concat("there are ", place.ranks.world_size, " workers; node ", other, " says ",
+      complain(Concat("there are ", place.ranks.world_size, " workers; node ", other, " reports ",
                       theirs.world_size));
     if (Overlap(ranks, {theirs.first_rank, other_role.workers}))
       complain(Concat("some of its workers have the ranks of node ", other, "'s"));
     if (role.role != other_role.role) continue;
     if (theirs.role_world_size != place.ranks.role_world_size)
       complain(Concat("its role has ", place.ranks.role_world_size, " workers; node ", other,
-                      " says ", theirs.role_world_size));
+                      " reports ", theirs.role_world_size));
     if (Overlap(role_ranks, {theirs.first_role_rank, other_role.workers}))
       complain(Concat("some of its workers have the role ranks of node ", other, "'s"));
   }
 }
 
-// Each of them has been found to be within the whole, and no two have one in common: if their
-// number is right, none is left out.
+// Each rank was checked to be within the world, and no two members have one in common. If their
+// number is right, none is missing.
 void JobWatch::CheckAllRanks(const Round& round, RoundId id) {
   int64_t all = 0;
   std::map<std::string, int64_t> of_role;

@@ -1,6 +1,5 @@
-// What the launchers of a world do together, seen from outside: which workers started in which
-// round and with which rank, how they ended, which node counted a failure, and what was closed
-// when.
+// The launchers of a world together, seen from outside: which workers started in which round and
+// with which rank, how they ended, which node counted a failure, and what was closed when.
 #pragma once
 
 #include <cstdint>
@@ -22,12 +21,12 @@ struct JobFigures {
   uint64_t succeeded = 0;  ///< Launchers that ended with 0.
   uint64_t attempts = 0;
   uint64_t workers = 0;
-  uint64_t restarts = 0;  ///< That were counted.
+  uint64_t restarts = 0;  ///< Restarts that were counted.
 
   JobFigures& operator+=(const JobFigures& other);
 };
 
-/// The same number may come again in another life of the server.
+/// The same number may occur again in another life of the server.
 struct RoundId {
   Epoch epoch = 0;
   int64_t round = -1;
@@ -38,16 +37,16 @@ class JobWatch {
  public:
   JobWatch(const Plan& plan, Checkers& checkers) : plan_(plan), checkers_(checkers) {}
 
-  /// The server says so: no round begins after this one.
+  /// The server reports that it is closed: no round begins after this one.
   void SeeClosed(Epoch epoch, const RendezvousState& state);
   /// A node is about to start its workers.
   void SeeStart(size_t node, RoundId id, const Placement& place);
   /// All workers of a node have ended with 0.
   void SeeSuccess(size_t node, RoundId id) { rounds_[id].members[node].succeeded = true; }
-  /// A node ends in the belief that the workers of all nodes have succeeded.
+  /// A node ends because it believes that the workers of all nodes have succeeded.
   void SeeAllSucceeded(size_t node, RoundId id);
   void SeeNodeLost(RoundId id, WorldTime when);
-  /// A failure of its workers at that time has cost a node a restart, or the job.
+  /// A failure of its workers at that time has cost a node a restart, or has ended the job.
   void SeePaid(size_t node, RoundId id, WorldTime failed_at);
 
   JobFigures figures{};
@@ -59,7 +58,7 @@ class JobWatch {
   };
   struct Round {
     std::map<size_t, Member> members{};
-    std::optional<WorldTime> lost_at{};  ///< The first node that died.
+    std::optional<WorldTime> lost_at{};  ///< When the first node died.
     std::optional<size_t> payer{};
   };
 
@@ -69,7 +68,7 @@ class JobWatch {
   const Plan& plan_;
   Checkers& checkers_;
   std::map<RoundId, Round> rounds_;
-  std::map<Epoch, int64_t> last_rounds_;  ///< Of lives in which the rendezvous was closed.
+  std::map<Epoch, int64_t> last_rounds_;  ///< By life in which the rendezvous was closed.
 };
 
 }  // namespace muster::sim

@@ -11,7 +11,7 @@ namespace muster::sim {
 
 namespace {
 
-// A notified node works on only until its threads have run: they are woken at once.
+// A notified node works only until its threads have run: they are woken at once.
 constexpr Duration kReactionTime = 1ms;
 
 AgentOptions OptionsOf(const Plan& plan, size_t index) {
@@ -32,7 +32,7 @@ AgentOptions OptionsOf(const Plan& plan, size_t index) {
 
 }  // namespace
 
-/// The real handler; its launcher sees what goes through it.
+/// The real handler; its launcher observes the calls.
 class Launcher::WatchedHandler final : public RendezvousHandler {
  public:
   WatchedHandler(std::unique_ptr<RendezvousHandler> handler, Launcher& launcher)
@@ -114,10 +114,10 @@ void Launcher::Main() {
   handler_ = nullptr;
 }
 
-Inbox Launcher::ear() const {
-  Inbox ear = inbox_;
-  if (handler_ != nullptr) ear.waiting = handler_->NumNodesWaiting();
-  return ear;
+Inbox Launcher::inbox() const {
+  Inbox inbox = inbox_;
+  if (handler_ != nullptr) inbox.waiting = handler_->NumNodesWaiting();
+  return inbox;
 }
 
 void Launcher::Violate(const std::string& what) {
@@ -152,8 +152,8 @@ void Launcher::ExpectStop(const std::string& why) {
   process_.scheduler().After(kReactionTime, [this, id = round_, why] {
     if (!process_.alive() || process_.paused() || !attempt_ || attempt_->id != id) return;
     if (workers_.living() > 0 && !workers_.was_notified())
-      Violate(Concat("its workers go on in round ", id.round,
-                     " as if nothing were, and it was told: ", why));
+      Violate(
+          Concat("its workers continue in round ", id.round, " although it was notified: ", why));
   });
 }
 
@@ -168,8 +168,8 @@ void Launcher::OnWorkerEnd(const SimWorkers::End& end) {
 // ----------------------------------------------------------------------------------------------
 // what its agent does
 
-// Why it joins again: for others, or because its own workers have failed and no other node is to
-// blame. Only that counts, and it counts once.
+// Why it joins again: because of others, or because its own workers have failed and no other node
+// is to blame. Only the second reason counts a restart, and it counts once.
 void Launcher::OnJoining() {
   if (!process_.alive()) return;
   is_joining_ = true;
@@ -181,7 +181,7 @@ void Launcher::OnJoining() {
   if (more == 1 && !attempt_->failed_at)
     Violate("it has counted a restart, and no worker of its own had failed by itself");
   if (more == 0 && notified_of_ != attempt_->id)
-    Violate("it comes again for no reason of the others, and has not counted it");
+    Violate("it joins again without a reason of the others, and has not counted it");
   if (restarts > world_.plan().launch.max_restarts)
     Violate(Concat("that is restart ", restarts, "; max_restarts is ",
                    world_.plan().launch.max_restarts));
@@ -192,14 +192,14 @@ void Launcher::OnJoining() {
 }
 
 Result<std::vector<WorkerCommand>> Launcher::Prepare(const Placement& place, int64_t restarts) {
-  if (!process_.alive()) return Error{Code::kUnavailable, "nobody is there"};
+  if (!process_.alive()) return Error{Code::kUnavailable, "the process is dead"};
   is_joining_ = false;
   if (workers_.living() > 0 || workers_.left_behind() > 0)
     Violate(Concat("it starts workers for round ", place.round, ", and ", workers_.living(),
                    " of the last attempt live, and ", workers_.left_behind(),
                    " processes that they left"));
   if (restarts != restarts_)
-    Violate(Concat("it tells its workers of ", restarts, " restarts, after ", restarts_));
+    Violate(Concat("it gives its workers ", restarts, " restarts, after ", restarts_));
   if (place.round != round_.round)
     Violate(Concat("it came into round ", round_.round, ", and starts workers for ", place.round));
   attempt_ = {.id = round_, .restarts = restarts};
@@ -264,7 +264,7 @@ void Launcher::Joined(const RendezvousInfo& info) {
 
 void Launcher::TurnedAway(bool is_spare) {
   was_spare_ = is_spare;
-  world_.CheckTurnedAway(index_);
+  world_.CheckRefused(index_);
 }
 
 void Launcher::OnEvent(const MembershipEvent& event) {
@@ -272,11 +272,11 @@ void Launcher::OnEvent(const MembershipEvent& event) {
   ExpectStop(event.ToString());
   if (event.kind == MembershipEvent::Kind::kClosed) return;
   if (event.round != round_.round)
-    Violate(Concat("in round ", round_.round, " it hears of round ", event.round));
+    Violate(Concat("in round ", round_.round, " it is notified of round ", event.round));
   notified_of_ = round_;
 }
 
-// For all nodes, permanently: either they are done, or there is no restart left.
+// For all nodes, permanently: all workers are done, or no restart is left.
 void Launcher::Closing() {
   if (!attempt_ || workers_.AllSucceeded() || workers_.has_refused()) return;
   const int64_t most = world_.plan().launch.max_restarts;

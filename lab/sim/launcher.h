@@ -1,5 +1,5 @@
-// A launcher in a simulated process: the real agent, attendant and handler; simulated workers. It
-// watches what its agent does, and knows what it may.
+// A launcher in a simulated process: the real agent, rendezvous thread and handler, with simulated
+// workers. It checks what its agent does.
 #pragma once
 
 #include <cstdint>
@@ -27,17 +27,17 @@ class Launcher final : private AgentHost {
   /// The body of its process.
   void Main();
 
-  // --- What happens to it, from outside.
+  // --- Faults, from outside.
   void Signal(int signal);
   /// Its process has been killed.
   void OnKilled();
-  /// Workers that its own work with, or their launcher, are gone.
+  /// Workers with which its own work, or their launcher, are gone.
   void OnPeersLost(RoundId id);
   void Heal() { workers_.Heal(); }
   /// The network has just delivered the message that it is out of its round.
   void NotifiedOut();
 
-  Inbox ear() const;
+  Inbox inbox() const;
 
   std::string HowItStands() const;
 
@@ -48,7 +48,7 @@ class Launcher final : private AgentHost {
   struct Attempt {
     RoundId id{};
     int64_t restarts = 0;
-    std::optional<WorldTime> failed_at{};  ///< A worker, by itself.
+    std::optional<WorldTime> failed_at{};  ///< When a worker failed by itself.
   };
 
   // --- AgentHost
@@ -60,7 +60,7 @@ class Launcher final : private AgentHost {
   void OnAttemptOver(const std::vector<WorkerFailure>& failures) override;
   void Log(const std::string& line) override;
 
-  // --- What it sees of the handler.
+  // --- Calls of the handler.
   void Joined(const RendezvousInfo& info);
   void TurnedAway(bool is_spare);
   void OnEvent(const MembershipEvent& event);
@@ -68,7 +68,7 @@ class Launcher final : private AgentHost {
 
   void OnWorkerEnd(const SimWorkers::End& end);
   void Ended(int status, const std::string& why);
-  /// It was notified that its round is over: its workers must be stopped.
+  /// It was notified that its round is over: it must stop its workers.
   void ExpectStop(const std::string& why);
   void Violate(const std::string& what);
   WorldTime Now() const { return process_.scheduler().now(); }
@@ -78,19 +78,18 @@ class Launcher final : private AgentHost {
   const size_t index_;
   Prng prng_;
   SimWorkers workers_;
-  muster::Agent* agent_ = nullptr;  // while it runs
-  RoundId round_{};                 // the last that it came into
-  std::optional<RoundId>
-      notified_of_;  // the last round with changed members that it was notified of
+  muster::Agent* agent_ = nullptr;      // set while it runs
+  RoundId round_{};                     // the last round that it joined
+  std::optional<RoundId> notified_of_;  // the last round whose change of members it was notified of
   std::optional<Attempt> attempt_;
-  int64_t restarts_ = 0;  // so far, as counted from outside
+  int64_t restarts_ = 0;  // so far, counted from outside
   bool is_joining_ = false;
   bool was_spare_ = false;  // and the job ended without it
   bool was_signalled_ = false;
   bool knew_closed_ = false;
   std::string last_words_;
   Inbox inbox_{};
-  RendezvousHandler* handler_ = nullptr;  // while it runs
+  RendezvousHandler* handler_ = nullptr;  // set while it runs
 };
 
 }  // namespace muster::sim

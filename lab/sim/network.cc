@@ -12,7 +12,7 @@ namespace {
 
 constexpr Duration kRetransmit = 200ms;
 constexpr Duration kSynAgain = 1s;
-// What may be on its way, and in the buffers of both systems.
+// Bytes that may be under way, and in the buffers of both systems.
 constexpr uint64_t kWindow = 256 * 1024;
 constexpr int64_t kMillion = 1'000'000;
 
@@ -64,7 +64,7 @@ void Socket::Write(std::string_view bytes) {
 void Socket::Close() {
   if (closed_) return;
   closed_ = true;
-  on_news = nullptr;
+  on_event = nullptr;
   if (!ended && owner_ != nullptr && owner_->alive())
     connection_.network_.Send(connection_.shared_from_this(), side_,
                               {.kind = Network::Packet::Kind::kEnd});
@@ -80,7 +80,7 @@ void Socket::Consumed(size_t bytes) {
   if (sender.owner_ == nullptr || sender.closed_) return;
   sender.owner_->DoAt(connection_.network_.scheduler_.now(),
                       [connection = connection_.shared_from_this(), &sender] {
-                        if (sender.on_news) sender.on_news();
+                        if (sender.on_event) sender.on_event();
                       });
 }
 
@@ -163,7 +163,7 @@ void Network::Arrive(Connection& connection, size_t to, Packet packet) {
     return;
   }
   if (socket.owner_ == nullptr || socket.closed_ || socket.ended) {
-    // Nothing listens there (any more), and the system reports it.
+    // Nothing listens there (any more), and the other side receives a reset.
     if (packet.kind == Packet::Kind::kBytes)
       Send(connection.shared_from_this(), to, {.kind = Packet::Kind::kReset});
     return;
@@ -175,7 +175,7 @@ void Network::Arrive(Connection& connection, size_t to, Packet packet) {
       return End(*keep, to, packet.kind == Packet::Kind::kEnd);
     if (on_arrival) on_arrival(*keep, to, packet.bytes);
     receiver.inbox += packet.bytes;
-    if (receiver.on_news) receiver.on_news();
+    if (receiver.on_event) receiver.on_event();
   });
 }
 
@@ -185,7 +185,7 @@ void Network::End(Connection& connection, size_t side, bool orderly) {
   socket.ended = true;
   socket.orderly = orderly;
   Forget(connection);
-  if (socket.on_news && !socket.closed_) socket.on_news();
+  if (socket.on_event && !socket.closed_) socket.on_event();
 }
 
 void Network::Forget(Connection& connection) {
@@ -210,8 +210,8 @@ void Network::WatchPatience(Socket& socket) {
     const auto back = links_.find({connection->hosts_[1 - side], connection->hosts_[side]});
     const bool undelivered =
         back != links_.end() && back->second.cut && back->second.cut_since <= since;
-    const bool nobody = At(connection->hosts_[1 - side]).dark;
-    if (!stuck && !undelivered && !nobody) {
+    const bool is_dark = At(connection->hosts_[1 - side]).dark;
+    if (!stuck && !undelivered && !is_dark) {
       if (!connection->held_[side].empty()) WatchPatience(socket);
       return;
     }
@@ -246,7 +246,7 @@ void Network::TryConnect(SimProcess& from, const Endpoint& to, WorldTime until, 
   if (host == by_address_.end())
     return fail(scheduler_.now() + 1ms, Code::kUnavailable, "no such name");
   if (!from.alive()) return;
-  // A machine without power answers no more than a link that is cut.
+  // A machine without power does not answer, like a link that is cut.
   const bool reaches = !IsCut(from.host(), host->second) && !IsCut(host->second, from.host());
   if (!reaches || At(host->second).dark) {
     const WorldTime again = scheduler_.now() + kSynAgain * (1 << std::min(attempt, 6));
@@ -265,7 +265,7 @@ void Network::TryConnect(SimProcess& from, const Endpoint& to, WorldTime until, 
 void Network::Meet(SimProcess& from, const Endpoint& to, WorldTime until, int attempt,
                    const std::shared_ptr<Connected>& done) {
   const HostId host = by_address_.at(to.host);
-  // Cut off meanwhile: asked again.
+  // Cut off meanwhile: retried later.
   if (IsCut(from.host(), host) || IsCut(host, from.host()) || At(host).dark)
     return TryConnect(from, to, until, attempt, done);
   const WorldTime back = ArrivalOf(host, from.host());
@@ -281,7 +281,7 @@ void Network::Meet(SimProcess& from, const Endpoint& to, WorldTime until, int at
   connection->place_ = connections_.size();
   connections_.push_back(connection);
   for (SimProcess* end : {&from, &server}) {
-    // Those that are over are forgotten when there are twice as many.
+    // Ended connections are removed when the list has doubled.
     if (end->connections.size() == end->connections.capacity())
       std::erase_if(end->connections, [](const auto& weak) { return weak.expired(); });
     end->connections.push_back(connection);
@@ -321,7 +321,7 @@ void Network::EndAllOf(SimProcess& process, Ending ending) {
         Send(connection, side, {.kind = Packet::Kind::kReset});
       socket.owner_ = nullptr;
       socket.ended = true;
-      socket.on_news = nullptr;
+      socket.on_event = nullptr;
     }
     Forget(*connection);
   }
@@ -352,7 +352,7 @@ void Network::Clog(HostId from, HostId to, WorldTime until) {
 std::string Network::ResetOne(Prng& prng) {
   if (connections_.empty()) return "";
   const std::shared_ptr<Connection> connection = connections_[prng.Below(connections_.size())];
-  // Something in between has lost its memory. Each side learns of it by itself, or when it sends.
+  // A device in between has lost its state. Each side notices it by itself, or when it sends.
   const uint64_t who = prng.Below(3);
   for (const size_t side : {Connection::kClient, Connection::kServer}) {
     if (who != 2 && who != side) continue;

@@ -32,31 +32,32 @@ class Connection;
 
 struct NetworkOptions {
   Duration latency = 100us;  ///< One way, at least.
-  Duration jitter = 100us;   ///< And up to so much more.
-  int64_t loss_ppm = 0;      ///< Of packets; each comes again after kRetransmit, then twice that.
-  bool fragment = false;     ///< What was written at once may arrive in pieces.
+  Duration jitter = 100us;   ///< And at most so much more.
+  int64_t loss_ppm = 0;      ///< Of packets; each is sent again after kRetransmit, then after twice
+                             ///< that.
+  bool fragment = false;     ///< Bytes written at once may arrive in pieces.
 };
 
-/// One end of a connection. Lives as long as anybody has a share in it.
+/// One end of a connection. Lives as long as any owner shares it.
 class Socket {
  public:
   Socket(Connection& connection, size_t side) : connection_(connection), side_(side) {}
 
   void Write(std::string_view bytes);
-  /// This end is gone: the other one is notified.
+  /// This end is closed: the other one is notified.
   void Close();
   /// The owner has taken bytes out of the inbox.
   void Consumed(size_t bytes);
 
-  /// Bytes came, the connection ended, or there is room again: look at these.
-  std::function<void()> on_news{};
+  /// Bytes arrived, the connection ended, or there is room again: check these.
+  std::function<void()> on_event{};
   std::string inbox{};
   bool ended = false;
   bool orderly = false;  ///< The other side closed.
-  bool drained = false;  ///< There was no room, and there is now. Taken by the owner.
+  bool drained = false;  ///< There was no room, and there is now. The owner resets it.
   Duration unanswered_max{};
 
-  /// Beyond what the network takes.
+  /// Bytes that the network has not accepted.
   size_t queued() const;
   uint64_t written() const { return written_; }
   Connection& connection() { return connection_; }
@@ -75,7 +76,7 @@ class Socket {
   uint64_t written_ = 0;
   uint64_t outstanding_ = 0;  // written, and not taken by the other side
   bool was_full_ = false;
-  bool watched_ = false;  // its patience is being looked after
+  bool watched_ = false;  // its timeout is being checked
 };
 
 class Network {
@@ -86,37 +87,38 @@ class Network {
   HostId AddHost(std::string address);
   const std::string& address(HostId host) const { return At(host).address; }
 
-  // --- What programs do.
+  // --- For programs.
 
   using Accept = std::function<void(std::shared_ptr<Socket>)>;
   void Listen(SimProcess& process, uint16_t port, Accept accept);
   void StopListening(const SimProcess& process, uint16_t port);
-  /// `done` is called once, in the process, unless it has died: a socket, kUnavailable or kTimeout.
+  /// `done` is called once, in the process, unless it has died: with a socket, kUnavailable or
+  /// kTimeout.
   using Connected = std::function<void(Result<std::shared_ptr<Socket>>)>;
   void Connect(SimProcess& from, const Endpoint& to, Duration patience, Connected done);
 
-  /// How the connections of a process end with it.
+  /// How a process's connections end with it.
   enum class Ending {
-    kNotified,  ///< Its system says so to the others.
+    kNotified,  ///< Its system notifies the other sides.
     kSilent,    ///< Its machine has no power.
   };
   void EndAllOf(SimProcess& process, Ending ending);
-  /// Its machine has power, again: what is still sent to the programs of before is refused.
+  /// Its machine has power again: it refuses what is still sent to the programs of before.
   void PowerOn(HostId host);
 
-  // --- What goes wrong.
+  // --- Faults.
 
   void set_options(const NetworkOptions& options) { options_ = options; }
   /// From one host to another, until healed.
   void Cut(HostId from, HostId to);
   void Heal(HostId from, HostId to);
-  /// Nothing arrives there before then; then all of it.
+  /// Nothing arrives there before that time; then everything does.
   void Clog(HostId from, HostId to, WorldTime until);
-  /// One of the connections, if there are any; the sides notice it at different times.
-  /// Returns which, for the trace; "": there are none.
+  /// Resets one of the connections; its sides notice it at different times. Returns which one, for
+  /// the trace; "": there are none.
   std::string ResetOne(Prng& prng);
-  /// A client loses its connection while the server has not yet read what it sent: the one that has
-  /// said most. Returns which.
+  /// A client loses its connection while the server has not read what it sent: the client with most
+  /// unread bytes. Returns which one.
   std::string LoseUnread();
   void HealAll();
 
@@ -154,17 +156,17 @@ class Network {
   const Host& At(HostId host) const { return hosts_[static_cast<size_t>(host)]; }
   Host& At(HostId host) { return hosts_[static_cast<size_t>(host)]; }
   Link& LinkOf(HostId from, HostId to) { return links_[{from, to}]; }
-  /// When something that is sent now arrives.
+  /// When a packet that is sent now arrives.
   WorldTime ArrivalOf(HostId from, HostId to);
   bool IsCut(HostId from, HostId to) const;
   Duration Latency();
   void Send(const std::shared_ptr<Connection>& connection, size_t from, Packet packet);
   void Deliver(const std::shared_ptr<Connection>& connection, size_t to, Packet packet);
   void Arrive(Connection& connection, size_t to, Packet packet);
-  /// This side of the connection is over, for its owner.
+  /// This side of the connection ends, for its owner.
   void End(Connection& connection, size_t side, bool orderly);
   void Forget(Connection& connection);
-  /// Ends the connection if what was sent is still not there.
+  /// Ends the connection if the other side has not taken the bytes in time.
   void WatchPatience(Socket& socket);
   void TryConnect(SimProcess& from, const Endpoint& to, WorldTime until, int attempt,
                   std::shared_ptr<Connected> done);
@@ -183,13 +185,13 @@ class Network {
   };
   std::map<std::pair<HostId, uint16_t>, Door> doors_;
   std::map<std::pair<HostId, HostId>, Link> links_;
-  std::vector<std::shared_ptr<Connection>> connections_;  // neither side has noticed its end
+  std::vector<std::shared_ptr<Connection>> connections_;  // no side has noticed their end
   uint64_t made_ = 0;
   uint64_t messages_ = 0;
   uint64_t bytes_ = 0;
 };
 
-/// Two sockets, and what is on its way between them.
+/// Two sockets, and what is under way between them.
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
   Connection(Network& network, uint64_t id, SimProcess& client, SimProcess& server, uint16_t port);

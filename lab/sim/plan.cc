@@ -37,17 +37,17 @@ constexpr Switch kSwitches[] = {
     {"restart", &Faults::restart},
     {"close", &Faults::close},
 };
-// Drawn by itself: what the seed means for everything else stays.
+// Drawn separately, so that the seed means the same for everything else.
 constexpr Switch kSuspend{"suspend", &Faults::suspend};
 constexpr Switch kExodus{"exodus", &Faults::exodus};
-// Drawn after all others, and for runs on etcd only: what the seeds of other runs mean stays.
+// Drawn after all others, and for runs on etcd only, so that other runs' seeds keep their meaning.
 constexpr Switch kEtcdSwitches[] = {
     {"election", &Faults::election},
     {"compaction", &Faults::compaction},
     {"watch-delay", &Faults::watch_delay},
     {"meddling", &Faults::meddling},
 };
-// Drawn last of all, and seldom: where history goes back, less is promised.
+// Drawn last, and rarely: with a history that goes back, less is promised.
 constexpr Switch kRestore = {"restore", &Faults::restore};
 
 class Drawer {
@@ -66,12 +66,12 @@ class Drawer {
 
 Faults DrawFaults(Drawer& draw, Driver driver) {
   Faults faults;
-  const bool calm = draw.OneIn(8);  // and now and then nearly nothing
+  const bool calm = draw.OneIn(8);  // sometimes almost no faults
   for (const Switch& each : kSwitches) faults.*each.on = draw.OneIn(calm ? 10 : 3);
   faults.close = faults.close && draw.OneIn(2);
-  // A document that is gone with its store is gone: that ends a rendezvous, with PyTorch as here.
+  // A document is lost with its store: that ends a rendezvous, with PyTorch as here.
   if (!IsCoordinated(driver)) faults.server_crash = false;
-  // PyTorch's nodes compare others' wall clocks with their own, and drop everyone if they differ.
+  // PyTorch's nodes compare others' wall clocks with their own, and drop all others if they differ.
   if (driver == Driver::kMixed) faults.skew = faults.jump = false;
   if (driver == Driver::kEtcd) {
     for (const Switch& each : kEtcdSwitches) faults.*each.on = draw.OneIn(calm ? 10 : 3);
@@ -129,9 +129,8 @@ std::optional<Driver> DriverOf(std::string_view name) {
 
 namespace {
 
-// PyTorch's nodes look once a second: they need a last call that is longer, and more than a second
-// between two signs of life. Where there are spares, their rounds may never rest
-// (docs/guide/elastic-jobs.md).
+// PyTorch's nodes check once a second: they need a longer last call, and more than a second between
+// two heartbeats. With spares, their rounds may never come to rest (docs/guide/elastic-jobs.md).
 void MakeRoomForTorchNodes(Plan& plan, Drawer& draw) {
   plan.torch_nodes = draw.Between(1, plan.nodes - 1);
   plan.settings.max_nodes = std::max(plan.settings.max_nodes, plan.nodes);
@@ -141,8 +140,7 @@ void MakeRoomForTorchNodes(Plan& plan, Drawer& draw) {
   plan.join_timeout = std::max<Duration>(plan.join_timeout, draw.Ms(8'000, 20'000));
 }
 
-// So that causes can be told apart: half of the runs have no trouble but the workers', and
-// nodes that die.
+// To tell causes apart, half of the runs have only faults of workers and dead nodes.
 void LeaveBlameClear(Faults& faults) {
   faults = {.fragment = faults.fragment,
             .crash = faults.crash,
@@ -184,7 +182,7 @@ void DrawLaunch(Plan& plan, Drawer& draw, bool faults) {
   launch.fall = trouble.fall;
   launch.leave_behind = trouble.leave_behind;
   if (!is_clear) return;
-  // Where the first node to fail is slow to join again, and others fail with it.
+  // Where the first node that fails joins late, and others fail because of it.
   LeaveBlameClear(plan.faults);
   launch.crash = std::max<uint64_t>(launch.crash, 5);
   launch.stubborn = std::max<uint64_t>(launch.stubborn, 50);
@@ -192,8 +190,17 @@ void DrawLaunch(Plan& plan, Drawer& draw, bool faults) {
   launch.fall = std::max<uint64_t>(launch.fall, 40);
 }
 
-// Thousands of nodes, as a cluster has them: all come within seconds, and every second one in two
-// hundred is hit by something.
+// Drawn separately: what the seed means for everything else stays.
+Forming DrawForming(uint64_t seed, const RunSettings& settings) {
+  Drawer draw(seed ^ 0xf0c41);
+  Forming forming{.reform_timeout = draw.Ms(0, 300), .rejoin_window = 0s};
+  if (draw.OneIn(2)) forming.rejoin_window = draw.Ms(1, 500);
+  if (draw.OneIn(3)) forming.expected = draw.Between(settings.min_nodes, settings.max_nodes);
+  return forming;
+}
+
+// Thousands of nodes, as in a cluster: all come within seconds, and every second one in two hundred
+// has a fault.
 Plan DrawMany(uint64_t seed, const Constraints& constraints) {
   Drawer draw(seed);
   Plan plan{.seed = seed, .driver = constraints.driver.value_or(Driver::kCoordinator)};
@@ -203,7 +210,8 @@ Plan DrawMany(uint64_t seed, const Constraints& constraints) {
                    .last_call = draw.Ms(400, 800),
                    .keep_alive_interval = 1s,
                    .keep_alive_max_attempt = 3,
-                   .grace = 300ms};
+                   .grace = 300ms,
+                   .forming = Forming{.reform_timeout = 300ms, .rejoin_window = 500ms}};
   plan.join_timeout = 60s;
   plan.server_loops = 2;
   plan.arrival = 2s;
@@ -239,14 +247,15 @@ Plan Draw(uint64_t seed, const Constraints& constraints) {
   plan.settings.keep_alive_max_attempt = draw.Between(2, 4);
   plan.settings.grace = draw.OneIn(4) ? 0ms : draw.Ms(50, 800);
   plan.settings.policy = static_cast<RankPolicy>(draw.Between(0, 3));
+  plan.settings.forming = DrawForming(seed, plan.settings);
   plan.join_timeout = draw.Ms(2'000, 12'000);
   plan.server_loops = static_cast<size_t>(draw.Between(1, 3));
   plan.arrival = draw.Ms(0, 2'000);
   plan.trouble = draw.Ms(3'000, 12'000);
   plan.fault_every = draw.Ms(100, 1'500);
   if (plan.driver == Driver::kMixed) MakeRoomForTorchNodes(plan, draw);
-  // Each node that gives up and tries again calls a last call off. Where all of them give up more
-  // often than a last call lasts, no round can ever form.
+  // Each node that gives up and tries again cancels a last call. If all of them give up more often
+  // than a last call lasts, no round can ever form.
   plan.join_timeout =
       std::max<Duration>(plan.join_timeout, plan.settings.last_call * (plan.nodes + 2));
   Faults faults = DrawFaults(draw, plan.driver);
@@ -255,7 +264,7 @@ Plan Draw(uint64_t seed, const Constraints& constraints) {
   faults.suspend = aside.OneIn(4) && plan.driver != Driver::kMixed;
   if (aside.OneIn(2) && constraints.faults && plan.driver == Driver::kCoordinator) {
     plan.looks_every = aside.Ms(200, 5'000);
-    // So that nodes stop waiting next to a round whose members have not looked yet.
+    // So that nodes stop waiting for a round whose members have not checked yet.
     plan.join_timeout =
         std::max<Duration>(aside.Ms(300, 3'000), plan.settings.last_call * (plan.nodes + 2));
   }
@@ -275,11 +284,12 @@ Plan Draw(uint64_t seed, const Constraints& constraints) {
 }
 
 std::string Plan::ToString() const {
-  std::string text = Concat("seed=", seed, " driver=", NameOf(driver), " nodes=", nodes,
-                            " torch_nodes=", torch_nodes, " min=", settings.min_nodes,
-                            " max=", settings.max_nodes, " last_call=", Ms(settings.last_call),
-                            "ms keep_alive=", Ms(settings.keep_alive_interval), "ms*",
-                            settings.keep_alive_max_attempt);
+  std::string text = Concat(
+      "seed=", seed, " driver=", NameOf(driver), " nodes=", nodes, " torch_nodes=", torch_nodes,
+      " min=", settings.min_nodes, " max=", settings.max_nodes,
+      " last_call=", Ms(settings.last_call), "ms reform=", Ms(settings.forming->reform_timeout),
+      "ms rejoin=", Ms(settings.forming->rejoin_window), "ms expected=", settings.forming->expected,
+      " keep_alive=", Ms(settings.keep_alive_interval), "ms*", settings.keep_alive_max_attempt);
   if (IsCoordinated(driver))
     text += Concat(" grace=", Ms(settings.grace), "ms policy=", Name(settings.policy));
   text += Concat(" join_timeout=", Ms(join_timeout), "ms loops=", server_loops,
@@ -304,22 +314,23 @@ std::string Plan::ToString() const {
 
 // A node that waits for a lost one waits until that one is declared lost. A node that tried to join
 // meanwhile times out first, and tries again. Then a last call runs, and perhaps another one for
-// nodes that came during the first. The document's nodes look once a second, and some wait for
+// nodes that came during the first. The document's nodes check once a second, and some wait for
 // rank 0 to publish (3 s, then twice that).
 Duration Plan::HealBound() const {
-  const Duration once = MissedWithin() + settings.last_call + 2s;
+  const Duration held = settings.forming->rejoin_window;
+  const Duration once = MissedWithin() + settings.last_call + held + 2s;
   const Duration looks = IsCoordinated(driver) ? Duration(2s) : Duration(20s);
   return join_timeout + 4 * once + looks;
 }
 
-// A launcher that comes or ends after everything was healed costs the others a round: they are
-// notified, stop their workers, join again and work as long as before. Most do so at the same time,
-// so there are few such rounds. A launcher that is then left with too few others waits until its
-// join times out; one at the exit, until its barrier does.
+// A launcher that comes or ends after healing costs the others a round: they are notified, stop
+// their workers, join again and work as long as before. Most do so at the same time, so there are
+// few such rounds. A launcher that then has too few others waits until its join times out; one at
+// the exit, until its barrier does.
 Duration Plan::EndBound() const {
   const Duration stop = launch.grace + launch.kill_patience + launch.others_patience;
-  const Duration once =
-      settings.dead_after() + settings.grace + settings.last_call + stop + launch.work_max + 1s;
+  const Duration once = settings.dead_after() + settings.grace + settings.last_call +
+                        settings.forming->rejoin_window + stop + launch.work_max + 1s;
   return 2 * join_timeout + launch.contact_max + launch.barrier_max + launch.farewell_max +
          3 * once;
 }
@@ -339,8 +350,8 @@ bool Plan::BlameIsClear() const {
 
 Duration Plan::RestFor() const { return MissedWithin() + settings.last_call + 1s; }
 
-// In etcd a lease of whole seconds has to end, which may have begun anew with a new leader of the
-// cluster; and leases are checked twice a second. If the lost node was the leader, another one has
+// In etcd a lease of whole seconds has to end. It may have started again with a new leader of the
+// cluster, and leases are checked twice a second. If the lost node was the leader, another one has
 // to notice and to read everything.
 Duration Plan::MissedWithin() const {
   if (driver != Driver::kEtcd) return settings.dead_after() + settings.grace;

@@ -1,6 +1,6 @@
 #include "sim/probes.h"
 
-// The linker's names for the ends of the sections that the probes lie in; null if there are none.
+// The linker's names for the ends of the sections with the probes; null if there are none.
 extern "C" {
 [[gnu::weak]] extern muster::Probe __start_muster_probes[];         // NOLINT: the linker's name
 [[gnu::weak]] extern muster::Probe __stop_muster_probes[];          // NOLINT

@@ -9,7 +9,7 @@ namespace muster::sim {
 
 /// Of the rendezvous and its store; none in a build that is not instrumented.
 std::span<Probe> AllProbes();
-/// Where only launchers come.
+/// In branches that only launchers reach.
 std::span<Probe> LaunchProbes();
 /// In branches that only nodes of backend etcd reach.
 std::span<Probe> EtcdProbes();

@@ -12,7 +12,7 @@ namespace muster::sim {
 namespace {
 
 constexpr int64_t kMillion = 1'000'000;
-// The wall clock of the world when it begins: a day in 2026.
+// The wall clock when the world begins: a day in 2026.
 constexpr int64_t kFirstDay = 1'790'000'000'000'000;
 
 class SimClock final : public Clock {
@@ -36,7 +36,7 @@ class SimProcess::Strand {
   explicit Strand(std::function<void()> body) : fiber(std::move(body)) {}
 
   Fiber fiber;
-  uint64_t parked = 0;  // how often; the present time, if it is parked
+  uint64_t parked = 0;  // how often it has parked, the present time included
   bool is_parked = false;
   bool woken = false;
 };
@@ -72,7 +72,7 @@ WallTime SimProcess::Wall() const {
 WorldTime SimProcess::ToWorld(Instant local) const {
   const auto shown = static_cast<__int128>((local.since_start - error_.start).count());
   auto world = static_cast<int64_t>(shown * kMillion / (kMillion + error_.drift_ppm));
-  // Rounding must not wake anybody too soon.
+  // Rounding must not wake a thread too early.
   while (Duration(world) + Duration(world) * error_.drift_ppm / kMillion + error_.start <
          local.since_start) {
     ++world;
@@ -96,7 +96,7 @@ void SimProcess::Resume() {
     suspended_for_ += scheduler_.now() - *since;
   // Events of the same moment that others cause come after these.
   for (Work& work : std::exchange(held_, {})) DoAt(scheduler_.now(), std::move(work));
-  // After what came meanwhile: a system promises no order.
+  // After what arrived meanwhile: a system promises no order.
   for (const auto& alarm : alarms_) DoAt(scheduler_.now(), [this, alarm] { Ring(alarm); });
 }
 
@@ -163,7 +163,7 @@ bool SimProcess::Park(Instant until) {
       });
     }
     Fiber::Yield();
-    scheduler_.Cancel(alarm);  // it may be a minute away, and woken threads are many
+    scheduler_.Cancel(alarm);  // it may be a minute away, and there are many woken threads
     if (!dead_) return self.woken;
   }
   leapt_ = std::max(leapt_, until == Instant::Never() ? leapt_ + 1h : until);
@@ -194,7 +194,7 @@ class SimMonitor final : public Monitor {
 
   void lock() override {
     while (held_) {
-      // An event cannot wait; nothing that events do may be held by a thread that waits.
+      // An event cannot wait; what events need must not be held by a waiting thread.
       MUSTER_ASSERT(process_.current() != nullptr);
       lockers_.push_back(process_.current());
       process_.ParkForOthers();
@@ -242,7 +242,7 @@ class SimLoopThread final : public LoopThread {
   SimConnector connector_;
 };
 
-// A thread that calls again and again.
+// A thread that calls repeatedly.
 class SimCaller final : public Timer {
  public:
   SimCaller(SimProcess& process, Duration period, std::function<void()> tick)
@@ -284,7 +284,7 @@ class SimThread final : public Thread {
  public:
   SimThread(SimProcess& process, std::function<void()> body)
       : process_(process), state_(std::make_shared<State>()) {
-    state_->done = !process.alive();  // nothing starts any more
+    state_->done = !process.alive();  // nothing starts in a dead process
     process.Start([&process, body = std::move(body), state = state_] {
       try {
         body();

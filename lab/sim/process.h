@@ -1,5 +1,5 @@
-// A simulated process: clocks that may be wrong, threads that are fibers, and an end that can come
-// at any moment. What runs in it meets the same ports as in a real one.
+// A simulated process: clocks that may be wrong, threads that are fibers, and an end that may come
+// at any moment. Its code uses the same ports as in a real process.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@
 namespace muster::sim {
 
 struct ClockError {
-  Duration start{};        ///< What the monotonic clock shows when the world begins.
+  Duration start{};        ///< The monotonic clock when the world begins.
   int64_t drift_ppm = 0;   ///< How much faster it runs.
   Duration wall_offset{};  ///< Of the wall clock; may change at any time.
 };
@@ -34,20 +34,19 @@ class SimProcess final : public System {
 
   /// Starts a thread.
   void Start(std::function<void()> body);
-  /// As SIGSTOP and SIGCONT do: what happens meanwhile is seen afterwards.
+  /// As SIGSTOP and SIGCONT do: events are delivered afterwards.
   void Pause();
-  /// As a machine that is suspended, or a virtual one that its host does not run: it stands still
-  /// too, its clock (CLOCK_BOOTTIME) goes on, and what was left of each timer is left afterwards.
+  /// As a suspended machine, or a virtual one that its host does not run. The process stands still,
+  /// its clock (CLOCK_BOOTTIME) continues, and timers keep what was left of them.
   void Suspend();
   void Resume();
-  /// The monotonic clock shows so much more at once, as after a suspend that was longer than the
-  /// world has been waiting for. Timers that are set ring when they would have, alarms when the
-  /// process goes on.
+  /// The monotonic clock jumps by so much, as after a suspension that was longer than the world has
+  /// waited. Set timers keep their time; alarms ring when the process continues.
   void LeapClock(Duration by) { error_.start += by; }
-  /// For how long it was suspended, all in all.
+  /// The total time of its suspensions.
   Duration suspended_for() const { return suspended_for_; }
-  /// As SIGKILL does. What the process still does unwinding, in a world where nothing can be
-  /// reached and no wait lasts, is invisible to others. Not from inside the process.
+  /// As SIGKILL does. Others do not see what the process does while it unwinds: it can reach
+  /// nothing, and its waits end at once. Not from inside the process.
   void Kill(Network::Ending ending);
   bool alive() const { return !dead_; }
   bool paused() const { return paused_; }
@@ -56,7 +55,7 @@ class SimProcess final : public System {
   /// For observers: called after everything that happens in the process.
   std::function<void()> after_event{};
 
-  /// The network's business: connections that this process is an end of, and some that it was.
+  /// Used by the network: connections that this process is an end of, and some earlier ones.
   std::vector<std::weak_ptr<Connection>> connections{};
 
   HostId host() const { return host_; }
@@ -65,7 +64,7 @@ class SimProcess final : public System {
   Instant Now() const;
   WallTime Wall() const;
 
-  /// Something happens to the process: now, or once it goes on. Never, if it is dead.
+  /// An event of the process: now, or once it continues. Never, if it is dead.
   template <typename Body>
   void Do(Body&& work) {
     if (dead_) return;
@@ -80,9 +79,9 @@ class SimProcess final : public System {
   void DoAt(WorldTime when, Body&& work) {
     scheduler_.At(when, [this, work = std::forward<Body>(work)]() mutable { Do(std::move(work)); });
   }
-  /// When the monotonic clock of this process will show that.
+  /// The time of the world when this process's monotonic clock shows that.
   WorldTime ToWorld(Instant local) const;
-  /// A timer of this process: later by as long as it is suspended until then.
+  /// A timer of this process: suspensions before it delay it.
   template <typename Body>
   Scheduler::Planned RingAt(WorldTime when, Body ring) {
     return scheduler_.At(when,
@@ -97,7 +96,7 @@ class SimProcess final : public System {
                          });
   }
 
-  /// Rings once, when the monotonic clock shows `when`; the clock goes on while the process is
+  /// Rings once, when the monotonic clock shows `when`; the clock continues while the process is
   /// suspended. Its owner ends it.
   struct Alarm {
     Instant when;
@@ -105,15 +104,15 @@ class SimProcess final : public System {
   };
   void Add(const std::shared_ptr<Alarm>& alarm);
 
-  // --- For what blocks, inside a thread of this process.
+  // --- For blocking calls, inside a thread of this process.
 
   class Strand;
   /// The thread that runs now; null in an event.
   Strand* current() const { return current_; }
-  /// Blocks until woken, or until then: whether it was woken.
+  /// Blocks until woken, or until then. Returns whether it was woken.
   bool Park(Instant until);
   void Wake(Strand& strand);
-  /// Lets the others finish, where this process is dead; blocks otherwise.
+  /// In a dead process, lets the other threads finish; otherwise blocks.
   void ParkForOthers();
 
   // --- System
@@ -147,16 +146,16 @@ class SimProcess final : public System {
   bool paused_ = false;
   std::optional<WorldTime> suspended_since_;
   Duration suspended_for_{};
-  Instant leapt_{};  // a dead process's clock: no wait lasts
+  Instant leapt_{};  // a dead process's clock jumps, so no wait lasts
   Strand* current_ = nullptr;
   std::vector<std::unique_ptr<Strand>> strands_;
-  std::vector<Work> held_;  // until the process goes on
+  std::vector<Work> held_;  // kept until the process continues
   std::vector<std::weak_ptr<Alarm>> alarms_;
   std::unique_ptr<Clock> clock_;
   std::unique_ptr<Dialer> dialer_;
 };
 
-/// A loop of a simulated process. Everything there is its thread.
+/// A loop of a simulated process. All its code runs on its thread.
 class SimLoop final : public Loop {
  public:
   explicit SimLoop(SimProcess& process) : process_(process) {}
@@ -168,7 +167,7 @@ class SimLoop final : public Loop {
   std::unique_ptr<Timer> Every(Duration period, std::function<void()> tick) override;
   std::unique_ptr<Timer> After(Duration delay, std::function<void()> work) override;
   std::unique_ptr<Timer> At(Instant when, std::function<void()> ring) override;
-  /// Its thread does not get to run before then.
+  /// Its thread does not run before then.
   void BeLate(WorldTime until) { late_until_ = until; }
   bool IsLate() const { return process_.scheduler().now() < late_until_; }
   WorldTime OnTime(WorldTime when) const { return std::max(when, late_until_); }

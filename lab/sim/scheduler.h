@@ -1,4 +1,4 @@
-// Virtual time: what is to happen, in order. Nothing else moves the clock.
+// Virtual time: planned events, in order. Nothing else moves the clock.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace muster::sim {
 
-/// The time of the world, since its beginning. Clocks of processes differ from it.
+/// The time of the world since its beginning. Clocks of processes differ from it.
 using WorldTime = Duration;
 
 class Scheduler {
@@ -20,26 +20,26 @@ class Scheduler {
   WorldTime now() const { return now_; }
   uint64_t steps() const { return steps_; }
 
-  /// Something that is planned; by default, nothing.
+  /// A planned event; by default, none.
   struct Planned {
     uint64_t number = 0;
     uint32_t place = 0;
   };
-  /// Ties happen in the order in which they were scheduled. What is past happens now.
+  /// Events of the same time happen in the order in which they were scheduled. An event in the past
+  /// happens now.
   Planned At(WorldTime when, Work work);
   Planned After(Duration time, Work work) { return At(now_ + time, std::move(work)); }
-  /// It does not happen. Nothing, if it has happened already.
+  /// The event does not happen. No effect if it has happened already.
   void Cancel(Planned planned);
 
-  /// Everything that is due until then; the clock ends there.
+  /// Runs everything that is due until then, and sets the clock to it.
   void RunUntil(WorldTime when);
-  /// One event, if there is one until then.
+  /// Runs one event, if there is one until then.
   bool Step(WorldTime until);
 
  private:
-  // Most of what a large world plans is seconds away. It waits unordered with what else is due in
-  // the same slice of time, so that putting the next few in order takes no longer in a world of
-  // 100,000 nodes.
+  // Most events of a large world are seconds away. They wait unordered with the others of the same
+  // slice of time, so ordering the next few takes no longer in a world of 100,000 nodes.
   using Slice = int64_t;
   static Slice SliceOf(WorldTime when) { return when / 1ms; }
 
@@ -53,7 +53,7 @@ class Scheduler {
     bool operator<(const Event& other) const { return other > *this; }
   };
 
-  // Works stay where they are from planning to their time.
+  // The work of an event stays in one place from planning to its time.
   struct Place {
     uint64_t number = 0;  ///< Of the event whose work it is; 0: free.
     Work work;
@@ -62,7 +62,7 @@ class Scheduler {
   Place& At(uint32_t place) { return blocks_[place / kPlacesAtOnce][place % kPlacesAtOnce]; }
   uint32_t TakePlace();
 
-  /// Moves on to the next slice in which something is due, if one begins until then.
+  /// Opens the next slice in which something is due, if one begins until then.
   bool OpenNext(WorldTime until);
   /// The next event; null if there is none until then.
   const Event* Next(WorldTime until);

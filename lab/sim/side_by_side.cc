@@ -14,7 +14,7 @@ namespace muster::sim {
 
 namespace {
 
-/// Which of several threads runs: each in its turn.
+/// Lets one of several threads run at a time, each in its turn.
 class Turns {
  public:
   explicit Turns(size_t count) {
@@ -53,7 +53,7 @@ SideBySide PlaySideBySide(const std::vector<Plan>& plans,
     if (++over == plans.size())
       all.real_seconds =
           std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
-    // It stays until all are over, or the last ones would have the cache to themselves.
+    // It stays until all are over: otherwise the last ones would have the cache to themselves.
     while (over < plans.size()) turns.PassAndAwait(me);
     world.reset();
     turns.Pass(me);

@@ -22,11 +22,12 @@ class SimStream final : public Stream {
 
   void Start(StreamHandler& handler) override {
     handler_ = &handler;
-    socket_->on_news = [this] {
+    socket_->on_event = [this] {
       if (loop_ != nullptr && loop_->IsLate()) return LookLater();
       Look();
     };
-    // What arrived before the stream was started. Later: its owner is not ready for callbacks yet.
+    // Handles what arrived before the stream was started. Later: its owner is not ready for
+    // callbacks yet.
     if (!socket_->inbox.empty() || socket_->ended) LookLater();
   }
   void Write(std::string_view bytes) override { socket_->Write(bytes); }
@@ -86,7 +87,7 @@ class SimBlockingStream final : public BlockingStream {
  public:
   SimBlockingStream(SimProcess& process, std::shared_ptr<Socket> socket)
       : process_(process), socket_(std::move(socket)) {
-    socket_->on_news = [this] {
+    socket_->on_event = [this] {
       if (waiter_ != nullptr) process_.Wake(*waiter_);
     };
   }
@@ -171,7 +172,7 @@ Result<std::unique_ptr<BlockingStream>> SimDialer::Dial(const Endpoint& to, Inst
   if (patience <= 0s) return Error{Code::kTimeout, "no time to connect"};
   process_.network().Connect(process_, to, patience,
                              [this, waiting](Result<std::shared_ptr<Socket>> socket) {
-                               if (waiting->strand == nullptr) {  // it has given up
+                               if (waiting->strand == nullptr) {  // it has timed out
                                  if (socket) (*socket)->Close();
                                  return;
                                }

@@ -1,4 +1,4 @@
-// The ports of a process that lead into the simulated network.
+// The ports of a process, connected to the simulated network.
 #pragma once
 
 #include <functional>
@@ -12,12 +12,12 @@ namespace muster::sim {
 
 class SimProcess;
 
-/// Thrown by a wait without end in a process that is dead: nothing else could end it.
+/// Thrown by an endless wait in a dead process: nothing else could end it.
 struct ProcessIsDead {};
 
 class SimLoop;
 
-/// Of a loop whose thread may be late, if one is given.
+/// `loop`: a loop whose thread may be late, if any.
 std::unique_ptr<Stream> MakeStream(std::shared_ptr<Socket> socket, const SimLoop* loop = nullptr);
 
 class SimConnector final : public Connector {

@@ -38,7 +38,7 @@ StoreHost::~StoreHost() {
 
 void StoreHost::Adopt(std::shared_ptr<Socket> socket) {
   const size_t loop = next_loop_++ % services_.size();
-  services_[loop]->Adopt(MakeStream(std::move(socket), loops_[loop].get()));
+  services_[loop]->Serve(MakeStream(std::move(socket), loops_[loop].get()));
 }
 
 void StoreHost::Wake(size_t loop, void (ServerLoop::*collect)()) {
@@ -47,6 +47,8 @@ void StoreHost::Wake(size_t loop, void (ServerLoop::*collect)()) {
   });
 }
 
-std::string StoreHost::Peek(const std::string& key) { return hub_.Peek(Concat('/', key)); }
+std::string StoreHost::Peek(const std::string& key) {
+  return hub_.Peek(Concat('/', key), SIZE_MAX).value_or("");
+}
 
 }  // namespace muster::sim

@@ -25,11 +25,11 @@ class StoreHost {
   StoreHost(SimProcess& process, uint16_t port, const StoreHostOptions& options);
   ~StoreHost();
 
-  /// What is stored under an application's key; empty if nothing is.
+  /// The value of an application's key; empty if there is none.
   std::string Peek(const std::string& key);
   SessionHub& sessions() { return sessions_; }
   size_t loops() const { return loops_.size(); }
-  /// One of its threads does not get to run before then.
+  /// One of its threads does not run before then.
   void BeLate(size_t loop, WorldTime until) { loops_[loop]->BeLate(until); }
 
  private:

@@ -7,14 +7,13 @@
 #include "muster/rendezvous_error.h"
 #include "rendezvous/core/transitions.h"
 #include "rendezvous/option_readers.h"
-#include "rendezvous/wire/state_reader.h"
-#include "rendezvous/wire/state_writer.h"
+#include "rendezvous/wire/state_codec.h"
 
 namespace muster::sim {
 
 namespace {
 
-constexpr Duration kLook = 1s + 100us;  // nobody sleeps for exactly as long as the cache lasts
+constexpr Duration kLook = 1s + 100us;  // no node sleeps for exactly as long as the cache lasts
 constexpr Duration kCache = 1s;
 constexpr Duration kRollback = 5s;
 
@@ -69,7 +68,7 @@ std::optional<bool> TorchNode::Sync() {
   return stored;
 }
 
-// Only in its own copy: what others see is what it writes next.
+// Only in its own copy: others see its next write.
 void TorchNode::Purge() {
   std::set<Node> dead;
   for (const auto& [node, at] : state_.last_heartbeats) {
@@ -129,7 +128,7 @@ Action TorchNode::Decide(Operation operation, Instant deadline) const {
   return Action::kFinish;
 }
 
-// It does not know what muster's nodes write next to the state, and passes it on unchanged.
+// It does not know muster's additions to the state, and passes them on unchanged.
 void TorchNode::Perform(Action action) {
   const auto completion = state_.completion;
   Apply(action, self_, rules_, process_.Wall(), &state_);

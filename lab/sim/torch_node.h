@@ -1,5 +1,5 @@
-// A node that behaves as PyTorch's do (shared spec, section 2): it looks once a second, believes
-// the wall clocks of others, retries lost writes at once, and says nothing of what muster adds.
+// A node that behaves like PyTorch's: it checks once a second, trusts the wall clocks of others,
+// retries lost writes at once, and sends none of muster's additions.
 #pragma once
 
 #include <memory>
@@ -34,7 +34,7 @@ class TorchNode final : public RendezvousHandler {
  private:
   enum class Operation { kJoin, kExit, kClose, kKeepAlive };
 
-  /// nullopt: there was nothing to be written. Otherwise whether what was written is stored.
+  /// nullopt: there was nothing to write. Otherwise whether the write was stored.
   std::optional<bool> Sync();
   void Purge();
   void Run(Operation operation, Instant deadline);

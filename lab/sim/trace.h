@@ -1,4 +1,4 @@
-// What happened in a world, as a number: two runs of one seed must have the same.
+// The history of a world as a number: two runs of one seed must have the same.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace muster::sim {
 
 class Trace {
  public:
-  /// FNV-1a over all that is noted, with its time.
+  /// FNV-1a over every entry, with its time.
   uint64_t hash() const { return hash_; }
 
   void Note(Duration at, uint64_t what, std::string_view bytes = {}) {

@@ -29,8 +29,8 @@ void Watch::OnArrival(Connection& connection, size_t side, std::string_view byte
   if (connection.owner(side) != nullptr) Read(session, *connection.owner(side));
 }
 
-// Either a frame comes first, or the one byte that says that sessions are spoken; everything else
-// is a store's.
+// A session begins with a frame, or with the one-byte reply that the server has sessions; every
+// other connection is a store's.
 void Watch::Read(Session& session, SimProcess& node) {
   std::string_view bytes = session.pending;
   while (!bytes.empty()) {
@@ -57,6 +57,9 @@ void Watch::Read(Session& session, SimProcess& node) {
       session.incarnation = push->incarnation;
       if (!push->resumed) notified_out_(node, placed->second);
     }
+    // A server that has the session resumes it.
+    const bool is_opening = session.token == 0;
+    if (push->kind == Push::Kind::kRefused && is_opening) notified_out_(node, placed->second);
     const bool is_present =
         push->token == session.token && push->incarnation == session.incarnation;
     if (push->kind == Push::Kind::kComplete && is_present) placed->second = push->round;

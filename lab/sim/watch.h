@@ -1,5 +1,5 @@
 // Observes the wire between the nodes and the coordinator: which nodes were sent that they are out,
-// and which connections are of the past.
+// and which connections are outdated.
 #pragma once
 
 #include <cstdint>
@@ -14,25 +14,25 @@
 
 namespace muster::sim {
 
-/// What a message can change of a run.
+/// The parts of a run that a message can change.
 struct RunPicture {
   RendezvousState state{};
-  std::string members{};  ///< Their sessions, and what they are waited for until when.
+  std::string members{};  ///< Their sessions, and until when the server waits for them.
 };
 RunPicture PictureOf(const Coordinator::Run& run);
 
 class Watch {
  public:
-  /// `notified_out` is called when a process receives that its session has ended, or is a new one,
-  /// with the last round that it was given a place in (-1: none): whatever it was in before is
-  /// over.
+  /// `notified_out` is called when a process receives that its session has ended, is a new one, or
+  /// is refused. Its argument is the last round in which it was given a place (-1: none), which is
+  /// over then.
   using NotifiedOut = std::function<void(SimProcess&, int64_t round)>;
   explicit Watch(NotifiedOut notified_out) : notified_out_(std::move(notified_out)) {}
 
   void OnArrival(Connection& connection, size_t side, std::string_view bytes);
   /// Whether the member's node has a connection on which it knows that its session is open.
   bool IsConnected(const Coordinator::Member& member) const;
-  /// Whether the connection carries a session that has been taken up elsewhere, or is over.
+  /// Whether the connection's session has been resumed on another one, or is over.
   bool IsStale(const Connection& connection, const Coordinator& coordinator,
                std::string_view run) const;
 
@@ -49,7 +49,7 @@ class Watch {
 
   const NotifiedOut notified_out_;
   std::map<const SimProcess*, int64_t>
-      placed_in_;  ///< The last round of each that it was notified of.
+      placed_in_;  ///< The last round of each process that it was notified of.
   std::map<uint64_t, Session> sessions_;
 };
 

@@ -1,6 +1,6 @@
-// Something to be done once: a callable that may own what cannot be copied. What it captures lies
-// within it, where the scheduler keeps it: worlds of 100,000 nodes plan a hundred things for each,
-// and every allocation would be one more place in memory to go to.
+// A callable that is called once, and may own what cannot be copied. Its captures lie within it,
+// where the scheduler keeps it: worlds of 100,000 nodes plan a hundred events for each node, and
+// every allocation would be one more place in memory to visit.
 #pragma once
 
 #include <array>
@@ -48,7 +48,7 @@ class Work {
  private:
   struct Kind {
     void (*call)(void*);
-    void (*move)(void* from, void* to);  ///< Nothing is left behind.
+    void (*move)(void* from, void* to);  ///< Moves the callable, and destroys the old one.
     void (*end)(void*);
   };
 
@@ -70,7 +70,7 @@ class Work {
     if (kind_ != nullptr) kind_->move(other.room_.data(), room_.data());
   }
 
-  static constexpr size_t kRoom = 88;  // a message on its way: the network's largest
+  static constexpr size_t kRoom = 88;  // a message under way: the network's largest
   const Kind* kind_ = nullptr;
   alignas(void*) std::array<std::byte, kRoom> room_;
 };

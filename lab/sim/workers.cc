@@ -42,7 +42,7 @@ void SimWorkers::BeginAttempt(Duration work) {
 }
 
 Result<int64_t> SimWorkers::Start(size_t index, const WorkerCommand&) {
-  if (!process_.alive()) return Error{Code::kUnavailable, "nobody is there"};
+  if (!process_.alive()) return Error{Code::kUnavailable, "the process is dead"};
   if (world_.is_troubled() && world_.plan().faults.close && prng_.Below(40) == 0) {
     has_refused_ = true;
     return Error{Code::kNotFound, "there is no such program"};
@@ -92,7 +92,7 @@ void SimWorkers::Signal(size_t index, int signal) {
   const bool is_first = !std::exchange(worker.was_notified, true);
   if (signal == kKill) {
     worker.was_killed = true;
-    worker.leaves = false;  // it reaches those, too
+    worker.leaves = false;  // the signal reaches these processes, too
     EndLater(index, Draw(0ms, 20ms), -kKill);
     return;
   }
@@ -114,11 +114,11 @@ void SimWorkers::ExpectKill(size_t index, Duration in) {
     if (!process_.alive() || process_.paused() || worker.pid != pid ||
         worker.signalled_at != signalled_at || !worker.alive || worker.was_killed)
       return;
-    // What was left of its grace is left afterwards.
+    // The rest of its grace is left after the suspension.
     const Duration more = process_.suspended_for() - slept;
     if (more > 0s) return ExpectKill(index, more);
     world_.checkers().Violate(Concat("worker ", index, " of node ", node_,
-                                     " was told to end, did not, and was not killed"));
+                                     " was signalled, did not end, and was not killed"));
   });
 }
 

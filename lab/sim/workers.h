@@ -1,5 +1,5 @@
-// The workers of a simulated node: no code, only lives. Each ends well, crashes, hangs, is slow to
-// stop or deaf, and may leave something behind, as drawn when it starts.
+// The workers of a simulated node: no code, only lives. When a worker starts, its life is drawn: it
+// ends with 0, crashes, hangs, is slow to stop or ignores SIGTERM, and may leave a process behind.
 #pragma once
 
 #include <cstdint>
@@ -25,15 +25,14 @@ class SimWorkers final : public WorkerRunner {
     size_t worker;
     int64_t pid;
     int code;
-    bool was_notified;  ///< To end, before it did.
+    bool was_notified;  ///< Asked to end, before it did.
   };
-  /// When it happens; launchers may see it later.
+  /// Called when it happens; launchers may see it later.
   std::function<void(const End&)> on_end{};
-  /// When its process is notified of it.
+  /// Called when its process is notified of it.
   std::function<void(const End&)> on_end_noticed{};
 
-  /// What is started from now on belongs together: `work` is how long they work where they all do
-  /// so for the same time.
+  /// Begins a new attempt. `work`: how long its workers work, if all work for the same time.
   void BeginAttempt(Duration work);
   Result<int64_t> Start(size_t worker, const WorkerCommand& command) override;
   void Signal(size_t worker, int signal) override;
@@ -43,15 +42,15 @@ class SimWorkers final : public WorkerRunner {
   void EndAll();
   /// Workers of another node that they work with are gone.
   void NoticeLoss();
-  /// Those that hang go on.
+  /// Workers that hang continue.
   void Heal();
 
   size_t living() const;
-  /// Processes that ended workers have left behind.
+  /// The number of processes that ended workers have left behind.
   size_t left_behind() const;
-  /// All of the attempt were started, and have ended with 0.
+  /// All workers of the attempt were started, and have ended with 0.
   bool AllSucceeded() const;
-  /// A worker of the attempt has been sent a signal, or was to be.
+  /// A worker of the attempt has received a signal, or should have.
   bool was_notified() const { return was_notified_; }
   /// One of the attempt could not be started.
   bool has_refused() const { return has_refused_; }
@@ -63,9 +62,9 @@ class SimWorkers final : public WorkerRunner {
     bool hangs = false;
     bool was_notified = false;
     bool was_killed = false;
-    WorldTime signalled_at{};  ///< The last time.
-    bool falls = false;        ///< If others are gone.
-    bool leaves = false;       ///< Something behind.
+    WorldTime signalled_at{};  ///< When the last signal came.
+    bool falls = false;        ///< It fails if others are gone.
+    bool leaves = false;       ///< It leaves a process behind.
     bool is_falling = false;
     bool has_left = false;
     int code = 0;
@@ -76,7 +75,7 @@ class SimWorkers final : public WorkerRunner {
 
   void DrawLife(Worker& worker, size_t index);
   void EndLater(size_t worker, Duration in, int code);
-  /// Workers that do not end in time after the signal are to be killed.
+  /// Workers that do not end in time after the signal must be killed.
   void ExpectKill(size_t worker);
   void ExpectKill(size_t worker, Duration in);
   void EndNow(size_t worker, int code);

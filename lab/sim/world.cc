@@ -5,7 +5,7 @@
 
 #include "base/base64.h"
 #include "base/text.h"
-#include "rendezvous/wire/state_reader.h"
+#include "rendezvous/wire/state_codec.h"
 #include "sim/fault_injector.h"
 
 namespace muster::sim {
@@ -85,16 +85,17 @@ void World::MakeEtcd() {
     if (overseer_->was_closed() && !closed_in_) closed_in_ = 1;
   };
   etcd_->on_lease_lost = [this](const SimProcess& process, int64_t lease) {
-    // News of an earlier one may arrive when it has long been back.
+    // Notices about an earlier life may arrive when the node has long been back.
     if (overseer_->SessionOf(process).lease == lease) NotifiedOut(process);
   };
-  // A node counts for itself how long its lease lasts, and its clock may be slower than etcd's.
+  // A node measures its lease itself, and its clock may be slower than etcd's.
   const Duration allowed = plan_.MissedWithin() / 50 + 10ms;
   overseer_->on_expired = [this, allowed](const SimProcess& process, int64_t session) {
     scheduler_.After(allowed, [this, &process, session] {
       const auto place = std::ranges::find(places_, &process, &Place::process);
       if (place == places_.end()) return;
-      // If it stands still: when it goes on. It may have been back since, and be out again.
+      // If it stands still, this runs when it continues. It may have been back since, and be out
+      // again.
       place->process->Do([this, &process, session] {
         if (overseer_->SessionOf(process).created == session) NotifiedOut(process);
       });
@@ -183,8 +184,8 @@ void World::NoteIfStale(const Connection& connection) {
   });
 }
 
-// A run that the server has forgotten, and one that a new server knows nothing of, come back as
-// other runs: with rounds, and keys, of their own.
+// A run that the server has forgotten, and one that a new server does not know, come back as other
+// runs, with rounds and keys of their own.
 void World::NoteRun(const Coordinator::Run& run) {
   const std::pair<const SimProcess*, uint64_t> which(server_, run.serial);
   if (which == run_) return;
@@ -205,8 +206,9 @@ void World::LookAtState() {
       if (run->state.closed) job_.SeeClosed(epoch_, run->state);
       if (before_stale_) checkers_.SeeStale(*before_stale_, PictureOf(*run));
       before_stale_.reset();
-      members_.Look(epoch_, *run, scheduler_.now(),
-                    [this](const Coordinator::Member& member) { return EarOf(member); });
+      members_.Look(epoch_, *run, scheduler_.now(), server_->clock().Now(),
+                    !IsDisturbed(server_host_),
+                    [this](const Coordinator::Member& member) { return InboxOf(member); });
     });
     return;
   }
@@ -229,18 +231,19 @@ void World::Disturb(HostId host, WorldTime until) {
   lasts = std::max(lasts, until);
 }
 
-std::optional<Inbox> World::EarOf(const Coordinator::Member& member) const {
-  const auto is_disturbed = [&](HostId host) {
-    const auto found = disturbed_.find(host);
-    return found != disturbed_.end() && found->second >= scheduler_.now();
-  };
-  if (is_disturbed(server_host_) || !watch_ || !watch_->IsConnected(member)) return std::nullopt;
+bool World::IsDisturbed(HostId host) const {
+  const auto found = disturbed_.find(host);
+  return found != disturbed_.end() && found->second >= scheduler_.now();
+}
+
+std::optional<Inbox> World::InboxOf(const Coordinator::Member& member) const {
+  if (IsDisturbed(server_host_) || !watch_ || !watch_->IsConnected(member)) return std::nullopt;
   for (const Place& place : places_) {
     if (place.process == nullptr || network_.address(place.host) != member.node.addr) continue;
-    if (is_disturbed(place.host) || place.process->process_id() != member.node.pid)
+    if (IsDisturbed(place.host) || place.process->process_id() != member.node.pid)
       return std::nullopt;
-    if (place.launcher != nullptr) return place.launcher->ear();
-    return place.agent->ear();
+    if (place.launcher != nullptr) return place.launcher->inbox();
+    return place.agent->inbox();
   }
   return std::nullopt;
 }
@@ -263,11 +266,12 @@ void World::NodeEnded(size_t index) {
   Note(index, "is not needed any more");
   trace_.Note(scheduler_.now(), index, "ended");
   places_[index].ended = true;
-  CheckTurnedAway(index);
+  CheckRefused(index);
 }
 
-void World::CheckTurnedAway(size_t index) {
-  if (!closed_in_) checkers_.Violate(Concat("node ", index, " was turned away, and nobody closed"));
+void World::CheckRefused(size_t index) {
+  if (!closed_in_)
+    checkers_.Violate(Concat("node ", index, " was refused, and no node had closed"));
 }
 
 void World::NotifyPeers(size_t index, RoundId id) {
@@ -276,8 +280,7 @@ void World::NotifyPeers(size_t index, RoundId id) {
   }
 }
 
-// Its process ends with it. While faults happen it may be started anew, as a cluster's manager
-// does.
+// Its process ends with it. While there are faults it may be restarted, as by a cluster manager.
 void World::LauncherEnded(size_t index, int status) {
   trace_.Note(scheduler_.now(), index, Concat("ended ", status));
   places_[index].ended = true;
@@ -285,7 +288,7 @@ void World::LauncherEnded(size_t index, int status) {
   const bool again = status != 0 && troubled_ && plan_.launch.starts_again;
   const Duration pause(static_cast<int64_t>(prng_.Below(3'000'000'000)));
   scheduler_.After(0s, [this, index, again, pause, process = places_[index].process] {
-    if (places_[index].process != process) return;  // killed in the same moment
+    if (places_[index].process != process) return;  // killed at the same moment
     EndNode(index, Network::Ending::kNotified);
     if (!again || scheduler_.now() + pause >= plan_.trouble) return;
     scheduler_.After(pause, [this, index] {
@@ -303,7 +306,7 @@ int64_t World::WorkingIn(int64_t round) const {
 }
 
 std::optional<int64_t> World::TogetherIn() const {
-  const Agent* last = nullptr;  // an agent that is in the latest round
+  const Agent* last = nullptr;  // an agent in the latest round
   int64_t living = 0;
   for (const Place& place : places_) {
     if (place.ended) continue;
@@ -311,17 +314,17 @@ std::optional<int64_t> World::TogetherIn() const {
     if (place.agent->stage() != Agent::Stage::kWorking) continue;
     if (last == nullptr || place.agent->round() > last->round()) last = place.agent;
   }
-  // Closed: all were notified; unless the server has died since, and forgot that it was closed:
-  // nodes that were not notified go on, if they are enough. Otherwise a round of all, or as many
-  // as may be.
+  // Closed: all nodes were notified. If the server has died since and forgot that it was closed,
+  // nodes that were not notified continue if they are enough. Otherwise: a round of all nodes, or
+  // of as many as allowed.
   const bool is_forgotten = closed_in_ && *closed_in_ < epoch_;
   if (closed_in_ && (living == 0 || (is_forgotten && living < plan_.settings.min_nodes)))
     return kClosed;
   if ((closed_in_ && !is_forgotten) || last == nullptr) return std::nullopt;
-  // A round that etcd does not know (any more) is none.
+  // A round that etcd does not know (any more) does not count.
   if (overseer_ && overseer_->Round() != last->round()) return std::nullopt;
   const int64_t together = WorkingIn(last->round());
-  // What PyTorch's nodes believe about the size of a round is their own affair.
+  // PyTorch's nodes may have another view of the size of a round.
   if (together != std::min(living, plan_.settings.max_nodes) ||
       (plan_.torch_nodes == 0 && together != last->world_size()))
     return std::nullopt;
@@ -356,8 +359,8 @@ bool World::ComeTogether(WorldTime within) {
   }
 }
 
-// PyTorch's nodes do not notice that the others declared them lost and have gone on without them:
-// nothing brings those together.
+// PyTorch's nodes do not notice that the others declared them lost and continued without them: they
+// never come together again.
 bool World::ATorchNodeIsLost() const {
   for (size_t i = 0; i < static_cast<size_t>(plan_.torch_nodes); ++i) {
     const Agent* agent = places_[i].agent;
@@ -431,15 +434,15 @@ RunOutcome World::Run() {
   PassUntil(plan_.trouble);
   Heal();
   const WorldTime healed = scheduler_.now();
-  bool excused = false;
+  bool exempt = false;
   if (plan_.driver == Driver::kLauncher) {
     if (!AllEnd(healed + plan_.EndBound()))
       checkers_.Violate(Concat("not all launchers have ended ",
                                Milliseconds(scheduler_.now() - healed),
                                " ms after everything was healed: ", HowItStands()));
   } else if (!ComeTogether(healed + plan_.HealBound())) {
-    excused = checkers_.violation().empty() && ATorchNodeIsLost();
-    if (!excused)
+    exempt = checkers_.violation().empty() && ATorchNodeIsLost();
+    if (!exempt)
       checkers_.Violate(Concat("not together, or not for long, ",
                                Milliseconds(scheduler_.now() - healed),
                                " ms after everything was healed: ", HowItStands()));
@@ -449,7 +452,7 @@ RunOutcome World::Run() {
           .virtual_time = scheduler_.now(),
           .healed_in = together_since_ - healed,
           .closed = closed_in_.has_value(),
-          .excused = excused,
+          .exempt = exempt,
           .steps = scheduler_.steps(),
           .messages = network_.messages(),
           .bytes = network_.bytes(),

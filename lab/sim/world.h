@@ -1,4 +1,4 @@
-// One run: a server (or etcd), its nodes, what goes wrong, how it is healed, and whether all came
+// One run: a server (or etcd), its nodes, the faults, the healing, and whether all nodes came
 // together.
 #pragma once
 
@@ -35,11 +35,12 @@ struct RunOutcome {
   std::string violation{};  ///< Empty: none.
   uint64_t hash = 0;
   WorldTime virtual_time{};
-  Duration healed_in{};  ///< From the end of faults to the moment since when all were together; of
-                         ///< launchers, until the last has ended.
+  Duration healed_in{};  ///< From the end of faults to the moment since when all nodes were
+                         ///< together; of launchers, until the last has ended.
   bool closed = false;   ///< All have ended: the rendezvous was closed.
-  /// Not all came together, for one of PyTorch's nodes was left behind: `healed_in` says nothing.
-  bool excused = false;
+  /// Not all came together, because one of PyTorch's nodes was left behind: `healed_in` means
+  /// nothing.
+  bool exempt = false;
   uint64_t steps = 0;
   uint64_t messages = 0;
   uint64_t bytes = 0;
@@ -60,21 +61,21 @@ class World {
   World(const World&) = delete;
   World& operator=(const World&) = delete;
 
-  /// Until all have come together again (launchers: have ended), or something is wrong.
+  /// Runs until all have come together again (launchers: have ended), or a violation is found.
   RunOutcome Run();
 
-  /// Called by Run() every hundredth of a second of virtual time, between two things that happen.
+  /// Called by Run() every hundredth of a second of virtual time, between two events.
   std::function<void()> on_turn{};
 
   const Plan& plan() const { return plan_; }
-  /// Faults happen now.
+  /// Whether there are faults now.
   bool is_troubled() const { return troubled_; }
   Checkers& checkers() { return checkers_; }
   Trace& trace() { return trace_; }
-  /// Of Driver::kEtcd.
+  /// Only with Driver::kEtcd.
   SimEtcd& etcd() { return *etcd_; }
   void Note(size_t node, const std::string& line);
-  /// News to or from that machine may take longer until then.
+  /// Messages to or from that machine may take longer until then.
   void Disturb(HostId host, WorldTime until);
 
   // --- What agents report.
@@ -82,14 +83,14 @@ class World {
   std::optional<Epoch> NodeJoined(size_t index, const Node& node, int64_t round_before,
                                   const RendezvousInfo& info);
   void NodeEnded(size_t index);
-  /// Nodes whose workers are at work in that round.
+  /// Nodes whose workers work in that round.
   int64_t WorkingIn(int64_t round) const;
 
   // --- What launchers report.
   JobWatch& job() { return job_; }
-  /// The rendezvous must have been closed.
-  void CheckTurnedAway(size_t index);
-  /// What a node has in that round is broken: the workers of the others may notice.
+  /// The launcher was refused: the rendezvous must have been closed.
+  void CheckRefused(size_t index);
+  /// A node's workers of that round are broken: the workers of the others may notice.
   void NotifyPeers(size_t index, RoundId id);
   void LauncherEnded(size_t index, int status);
 
@@ -104,7 +105,7 @@ class World {
     SimProcess* process = nullptr;
     Agent* agent = nullptr;
     Launcher* launcher = nullptr;  ///< Instead.
-    bool ended = false;            ///< There will be no further round for it.
+    bool ended = false;            ///< No further round of the node will follow.
   };
 
   void MakeEtcd();
@@ -113,22 +114,24 @@ class World {
   void StartNode(size_t index);
   void EndNode(size_t index, Network::Ending ending);
   void Heal();
-  /// The node in that process knows that it is out of its round, or must know. `round`: which, if
-  /// its place there was the last message that it received before.
+  /// The node in that process knows that it is out of its round, or must know. `round`: which one,
+  /// if its place there was the last message that it received before.
   void NotifiedOut(const SimProcess& process, int64_t round = -1);
-  /// After every step that the server has taken.
+  /// Called after every step of the server.
   void NoteRun(const Coordinator::Run& run);
   void LookAtState();
-  /// What the node knows, if nothing keeps news from it.
-  std::optional<Inbox> EarOf(const Coordinator::Member& member) const;
-  /// A message is about to be received that must not change anything.
+  /// Whether messages to or from that machine may take longer now.
+  bool IsDisturbed(HostId host) const;
+  /// What the node knows, if nothing delays messages to it.
+  std::optional<Inbox> InboxOf(const Coordinator::Member& member) const;
+  /// A message is about to be received that may change nothing.
   void NoteIfStale(const Connection& connection);
-  /// All that happens until then; nothing more once something is wrong.
+  /// Runs all events until then; stops at a violation.
   void PassUntil(WorldTime until);
   /// The round in which all nodes are that can be, and know it; kClosed if they were notified of
   /// the end.
   std::optional<int64_t> TogetherIn() const;
-  /// And they stay. False: they did not until then.
+  /// All come together, and stay so. False: they did not until then.
   bool ComeTogether(WorldTime within);
   bool ATorchNodeIsLost() const;
   bool AllEnd(WorldTime within);
@@ -144,7 +147,7 @@ class World {
   MemberWatch members_;
   std::map<HostId, WorldTime> disturbed_;
   HostId server_host_{};
-  std::vector<std::unique_ptr<SimProcess>> processes_;  ///< The dead, too: what is due finds them.
+  std::vector<std::unique_ptr<SimProcess>> processes_;  ///< With dead ones: events refer to them.
   std::vector<std::unique_ptr<Agent>> agents_;
   std::vector<std::unique_ptr<Launcher>> launchers_;
   std::vector<Place> places_;
@@ -152,11 +155,11 @@ class World {
   std::unique_ptr<StoreHost> host_;
   std::unique_ptr<SimEtcd> etcd_;  ///< Instead.
   std::unique_ptr<EtcdOverseer> overseer_;
-  Epoch epoch_ = 0;  ///< Counts servers, and runs that a server has forgotten and created anew.
-  std::pair<const SimProcess*, uint64_t> run_{};  ///< Which run that is: its name and its number.
+  Epoch epoch_ = 0;  ///< Counts servers, and runs that a server has forgotten and created again.
+  std::pair<const SimProcess*, uint64_t> run_{};  ///< The present run: its server and its number.
   std::set<std::string> generations_{};           ///< Of all runs.
   std::optional<Epoch> closed_in_;
-  std::string document_;  ///< As it was last seen.
+  std::string document_;  ///< As last seen.
   int64_t document_round_ = 0;
   std::optional<Watch> watch_;
   std::optional<RunPicture> before_stale_;

@@ -1,4 +1,4 @@
-"""Plays a campaign and says how it went. Status 0: clean; 1: something was found; 2: it cannot be played here."""
+"""Plays a campaign and prints the verdict. Status 0: clean; 1: something was found; 2: it cannot be played here."""
 
 import argparse
 import os
@@ -45,10 +45,10 @@ def play(options):
     except Failure as failure:
         keep = True
         say(f"\nVIOLATION, seed {options.seed}, episode {campaign.counts['episodes'] + options.episode}:\n{failure}")
-        say(f"\nAll events and what the processes said: {folder}")
+        say(f"\nAll events and output of the processes: {folder}")
     except Exception:
         keep = True
-        say(f"\nThe campaign itself has failed, seed {options.seed}. What the processes said: {folder}")
+        say(f"\nThe campaign itself has failed, seed {options.seed}. Output of the processes: {folder}")
         raise
     finally:
         campaign.remove()
@@ -57,10 +57,10 @@ def play(options):
     say(f"\nfaults: {', '.join(f'{name} {count}' for name, count in campaign.faults.items())}")
     say(f"{', '.join(f'{what} {count}' for what, count in campaign.counts.items())}; "
         f"slowest recovery {campaign.slowest_s:.1f} s; {(time.monotonic() - began) / 60:.1f} minutes")
-    slowest = campaign.slowest_told_s
-    say(f"losses, by what each other member heard: {', '.join(f'{what} {n}' for what, n in campaign.losses.items())}; "
+    slowest = campaign.slowest_notice_s
+    say(f"losses, by what each other member received: {', '.join(f'{what} {n}' for what, n in campaign.losses.items())}; "
         f"slowest {slowest['killed']:.2f} s after a kill, {slowest['silent']:.2f} s after silence began; "
-        f"a thread that was to wake up was {campaign.latest_s:.2f} s late at worst")
+        f"the latest thread woke up {campaign.latest_s:.2f} s late")
     say(f"torture: {'a violation' if keep else 'clean'}, seed {options.seed}")
     return 1 if keep else 0
 
@@ -74,7 +74,7 @@ def main():
         print(f"torture: cannot be played here: {missing}", file=sys.stderr)
         return 2
     network.sweep()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that nothing stays behind
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that no process stays behind
     try:
         return play(options)
     except KeyboardInterrupt:

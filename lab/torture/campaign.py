@@ -1,7 +1,7 @@
-"""Episodes: a fleet meets, is struck, heals, and must meet again; in the end all of it must end.
+"""Episodes: a fleet meets, is struck, heals, and must meet again. Finally all of it must end.
 
-One seed decides what is drawn: whom, with what, when, and for how long. (Not what the kernel makes of it: that differs
-from run to run.)"""
+One seed decides what is drawn: the victims, the faults, the times. (It does not decide what the kernel makes of it:
+that differs from run to run.)"""
 
 import os
 import random
@@ -14,7 +14,7 @@ from torture.events import Record
 from torture.fleet import Fleet, Run
 from torture.job_fleet import JobFleet, JobRun
 from torture.invariants import Violation, violations
-from torture.losses import EXCUSED, TOLD, WENT_ON, hearings
+from torture.losses import EXEMPT, MOVED_ON, NOTIFIED, notices
 from torture.network import Network
 from torture.probe import Probe
 from torture.site import Site
@@ -27,16 +27,17 @@ FAULTS = (process_faults.KillNodes, process_faults.KillServer, process_faults.Pa
           worker_faults.KillWorkers, worker_faults.PauseWorkers, etcd_faults.KillMembers, etcd_faults.PauseMembers,
           etcd_faults.CutMembers)
 NODES_MIN, NODES_MAX = 3, 12
-SPARED_SHARE = 0.4  # of episodes in which the server itself has no fault: then all remaining nodes must be notified of every loss
+# In this share of episodes the server itself has no fault: then all remaining nodes must be notified of every loss.
+SPARED_SHARE = 0.4
 STORES = ("muster",) * 7 + ("c10d",) * 2 + ("file",)
-JOB_SHARE = 0.35  # of episodes in which launchers run a job
-ETCD_SHARE = 0.25  # of the others in which nodes meet in etcd
+JOB_SHARE = 0.35  # share of episodes in which launchers run a job
+ETCD_SHARE = 0.25  # share of the others in which nodes meet in etcd
 ETCD_NODES_MAX = 8
 JOB_NODES_MIN, JOB_NODES_MAX = 2, 6
 
 
 class Failure(Exception):
-    """What was found, in which episode."""
+    """What was found, and in which episode."""
 
     def __init__(self, found):
         super().__init__("\n".join(str(violation) for violation in found))
@@ -50,9 +51,9 @@ class Campaign:
         self.network = Network(machines, seed)
         self.site = Site(folder, muster)
         self.counts = {"episodes": 0, "strikes": 0, "rounds": 0, "workers": 0}
-        self.losses = {TOLD: 0, WENT_ON: 0, EXCUSED: 0}  # by what other members of the round received
-        self.slowest_told_s = {"killed": 0.0, "silent": 0.0}
-        self.latest_s = 0.0  # of the probe
+        self.losses = {NOTIFIED: 0, MOVED_ON: 0, EXEMPT: 0}  # by what the other members of the round received
+        self.slowest_notice_s = {"killed": 0.0, "silent": 0.0}
+        self.latest_s = 0.0  # the latest wake-up of the probe
         self.faults = {kind.__name__: 0 for kind in FAULTS}
         self.slowest_s = 0.0
 
@@ -65,7 +66,7 @@ class Campaign:
         self.site.remove()
 
     def run(self, until, first_episode=1, store=None):
-        """Episodes until then (time.monotonic()). Raises Failure."""
+        """Plays episodes until then (time.monotonic()). Raises Failure."""
         number = first_episode
         while time.monotonic() < until:
             Episode(self, number, store).play(until)
@@ -76,12 +77,12 @@ class Campaign:
 class Episode:
     def __init__(self, campaign, number, store):
         self._campaign, self._number = campaign, number
-        jobs = random.Random(f"{campaign.seed}/{number}/job")  # of its own: what others draw does not depend on it
+        jobs = random.Random(f"{campaign.seed}/{number}/job")  # separate: the other draws do not change
         is_job = store == "job" or (jobs.random() < JOB_SHARE and store is None)
         etcds = random.Random(f"{campaign.seed}/{number}/etcd")
         is_etcd = store == "etcd" or (store is None and not is_job and etcds.random() < ETCD_SHARE and
                                       not etcd_fleet.missing())
-        others = random.Random(f"{campaign.seed}/{number}")  # so that each can be played alone
+        others = random.Random(f"{campaign.seed}/{number}")  # so that each episode can be played alone
         self._rng = rng = jobs if is_job else etcds if is_etcd else others
         drawn = rng.choice(STORES)
         self._run = (self._draw_job() if is_job else self._draw_etcd() if is_etcd else
@@ -95,7 +96,7 @@ class Episode:
     def _draw_run(self, store):
         rng, site = self._rng, self._campaign.site
         nodes = rng.randint(NODES_MIN, NODES_MAX)
-        # Spares are the coordinator's: on c10d those without a place make the others form rounds without end.
+        # Only the coordinator has spares. On c10d, nodes without a place make the others form rounds without end.
         most = rng.randint(max(2, nodes - 2), nodes + 1) if store == "muster" else rng.randint(nodes, nodes + 1)
         identity = f"episode-{self._number}"
         endpoint = (os.path.join(site.store_disk.path, identity) if store == "file"
@@ -125,7 +126,7 @@ class Episode:
         fleet = kind(run, campaign.muster, campaign.network, campaign.site, record, self._folder, self._rng)
         fleet.server.spared = self._rng.random() < SPARED_SHARE
         fitting = [kind for kind in FAULTS if kind.fits(fleet)]
-        self._kinds = self._rng.sample(fitting, self._rng.randint(3, len(fitting)))  # others do not occur
+        self._kinds = self._rng.sample(fitting, self._rng.randint(3, len(fitting)))  # other kinds do not occur
         campaign.say(f"episode {self._number}: store={'job' if fleet.has_workers else run.store} nodes={run.nodes} min={run.min_nodes} "
                      f"max={run.max_nodes} strikes={self._strikes} close={'yes' if self._closes else 'no'} "
                      f"server={'spared' if fleet.server.spared else 'struck'} "
@@ -170,7 +171,7 @@ class Episode:
         self._rest(fleet, f"strike {number + 1}")
 
     def _draw_faults(self, fleet):
-        """(when, what), in the order of their beginning."""
+        """A list of (when, what), in the order of their beginning."""
         rng = self._rng
         faults = []
         for _ in range(rng.randint(1, 4)):
@@ -195,7 +196,7 @@ class Episode:
         fault.heal()
         fleet.record.add("world", 0, "healed", number=number)
 
-    # --- Rest: all is well, or should be
+    # --- Rest: no fault is active
 
     def _rest(self, fleet, what, steady_s=0.0):
         took = fleet.converge(lambda: self._check(fleet), steady_s)
@@ -203,7 +204,7 @@ class Episode:
         if took is None:
             stands = fleet.status() if fleet.server.alive else "nothing"
             raise Failure([Violation(f"no round of all nodes within {fleet.run.recovery_s:.0f} s after {what}; "
-                                     f"the server says {stands}",
+                                     f"the server's status: {stands}",
                                      tuple(events[-1] for events in fleet.story().members()))])
         fleet.measure()
         self._check(fleet)
@@ -225,23 +226,23 @@ class Episode:
         campaign.counts["rounds"] += sum(event.kind in ("round", "formed") for event in story.events)
         campaign.counts["workers"] += sum(event.kind == "worker" for event in story.events)
         campaign.latest_s = max(campaign.latest_s, story.lateness(0, story.end))
-        for hearing in hearings(story) if story.rules.tells_losses else ():
-            if hearing.outcome in campaign.losses:
-                campaign.losses[hearing.outcome] += 1
-            if hearing.outcome == TOLD:
-                kind = "killed" if hearing.loss.kind == "killed" else "silent"
-                campaign.slowest_told_s[kind] = max(campaign.slowest_told_s[kind], hearing.took_s)
+        for notice in notices(story) if story.rules.reports_losses else ():
+            if notice.outcome in campaign.losses:
+                campaign.losses[notice.outcome] += 1
+            if notice.outcome == NOTIFIED:
+                kind = "killed" if notice.loss.kind == "killed" else "silent"
+                campaign.slowest_notice_s[kind] = max(campaign.slowest_notice_s[kind], notice.took_s)
 
     @staticmethod
     def _close(fleet):
-        heard = fleet.close()
-        if heard is None:
+        received = fleet.close()
+        if received is None:
             return
-        if not heard:
-            raise Failure([Violation(f"not all nodes heard of the end within {promises.CLOSED_S} s",
+        if not received:
+            raise Failure([Violation(f"not all nodes were notified of the end within {promises.CLOSED_S} s",
                                      tuple(events[-1] for events in fleet.story().members()))])
         if not fleet.newcomer_is_refused():
-            raise Failure([Violation("a newcomer was not told that the rendezvous is closed", ())])
+            raise Failure([Violation("a new node was not refused after the end", ())])
 
     @staticmethod
     def _check(fleet):

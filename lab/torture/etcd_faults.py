@@ -1,5 +1,5 @@
-"""Members of etcd that die, stand still or are cut off: one of them, mostly, sometimes all. Nodes have their places as
-long as their leases; those are renewed by any two members."""
+"""Members of etcd that die, stand still or are cut off: mostly one of them, sometimes all. Nodes have their places as
+long as their leases, and any two members renew these."""
 
 from torture.etcd_fleet import MEMBERS
 from torture.faults import names, together
@@ -8,7 +8,7 @@ from torture.process_faults import KillNodes, PauseNodes
 
 
 class OfMembers:
-    """To be mixed into a fault of nodes."""
+    """A mixin for faults of nodes: it strikes members of etcd instead."""
 
     @classmethod
     def fits(cls, fleet):
@@ -21,11 +21,11 @@ class OfMembers:
 
 
 class KillMembers(OfMembers, KillNodes):
-    """They come back with what they knew."""
+    """The members are restarted with their data."""
 
 
 class PauseMembers(OfMembers, PauseNodes):
-    """Also for longer than the others wait for their leader."""
+    """The pause may be longer than the others wait for their leader."""
 
     def __init__(self, *rest):
         super().__init__(*rest)
@@ -33,10 +33,10 @@ class PauseMembers(OfMembers, PauseNodes):
 
 
 class CutMembers(OfMembers, Cut):
-    """From nodes, and from each other."""
+    """Cut off from nodes, and from each other."""
 
     def __init__(self, *rest):
         super().__init__(*rest)
         self._victims = self.some_nodes()
         self.touches, self.silences = names(self._victims), ()
-        self.says = f"cut {together(self._victims)}"
+        self.label = f"cut {together(self._victims)}"

@@ -15,7 +15,7 @@ CLIENTS, PEERS = 2379, 2380  # their ports
 
 
 def missing():
-    """Why there can be no such fleet here; empty if there can."""
+    """The reason why there can be no such fleet here; empty if there can."""
     return "" if shutil.which("etcd") else "the program 'etcd' is missing"
 
 
@@ -32,7 +32,7 @@ class EtcdRun(Run):
     @property
     def conf(self):
         return (f"keep_alive_interval={promises.ETCD_INTERVAL_S},keep_alive_max_attempt={promises.ETCD_ATTEMPTS},"
-                f"close_timeout={promises.ETCD_CLOSE_S}")
+                f"close_timeout={promises.ETCD_CLOSE_S},rejoin_window={promises.REJOIN_S}")
 
     @property
     def recovery_s(self):
@@ -48,9 +48,9 @@ class EtcdRun(Run):
 
 
 class Member(Victim):
-    """One of etcd's. What it has said it still knows when it is started again."""
+    """A member of etcd. When it is restarted, it still has the data that it confirmed."""
 
-    has_clock = False  # it asks the kernel itself
+    has_clock = False  # it reads the clock by its own system calls
 
     def __init__(self, name, network, *rest, **more):
         super().__init__(name, network.machines[name], *rest, **more)
@@ -66,7 +66,7 @@ class Member(Victim):
                 "--initial-cluster", ",".join(f"{name}={peer(name)}" for name in MEMBERS), "--unsafe-no-fsync")
 
     def measure(self):
-        """What etcd uses is its own affair."""
+        """Nothing is measured: etcd's resources are not under test."""
 
 
 class EtcdFleet(Fleet):
@@ -80,20 +80,20 @@ class EtcdFleet(Fleet):
         return [*(member for member in self.members if member.wanted), *super().victims]
 
     def is_confirmed(self, number):
-        """A node that is in no round may also not have been started yet, or have lost its lease. A leader does not know
+        """A node that is in no round may not have been started yet, or may have lost its lease. A leader does not know
         that before the lease has ended: the node itself does."""
         living = [(node, self.story().lives[node.name, node.life]) for node in self.nodes]
         return all(stands_in(events, float("inf")) == number or node.is_spare_of(number) for node, events in living)
 
     def newcomer_is_refused(self):
-        """The end is known as long as somebody is there who was told of it; and they go when they have been."""
+        """Nothing to check: the end is known only while nodes that received it are registered, and they leave at once."""
         return True
 
     def end(self):
         left = super().end()
         for member in self.members:
             member.wanted = False
-            member.tell_to_end()
+            member.ask_to_end()
         return left + await_end(self.members, promises.END_S)
 
     def kill(self):

@@ -1,4 +1,4 @@
-"""What everybody said, and what was done to them, in one order and on one clock (this process')."""
+"""What all processes reported, and what was done to them, in one order and on one clock (that of this process)."""
 
 import dataclasses
 import json
@@ -8,12 +8,13 @@ import time
 
 @dataclasses.dataclass(frozen=True)
 class Event:
-    """Of `who`, in its life number `life` (a process that is started again begins another one).
+    """An event of `who`, in its life number `life` (a restarted process begins another one).
 
-    Kinds that nodes say themselves: joining, round, member_lost, nodes_waiting, place_lost, closed, left, closing.
-    Kinds that launchers say: formed (a round), again (they leave it); their workers: worker.
-    Kinds that the harness adds: orphan (it lives, and its launcher does not), workers_killed, started, up (a server accepts), killed, told_to_end, ended, measured; and of `who`
-    "world": fault, begun (it is upon all whom it strikes), healed, rest, and beat (how busy the machine is).
+    Kinds that nodes report: joining, round, member_lost, nodes_waiting, place_lost, closed, left, closing. Kinds that
+    launchers report: formed (a round), again (they leave it); their workers: worker. Kinds that the harness adds:
+    orphan (a process is alive and its launcher is not), workers_killed, started, up (a server accepts), killed,
+    signalled, ended, measured. With "world" as `who`: fault, begun (it is active on all its victims), healed, rest,
+    and beat (how busy the machine is).
     """
     at: float
     who: str
@@ -26,7 +27,7 @@ class Event:
 
 
 class Record:
-    """All events of an episode; also a file with a line for each. Any thread may add."""
+    """All events of an episode, also written to a file with a line for each. Any thread may add."""
 
     def __init__(self, path):
         self._began = time.monotonic()

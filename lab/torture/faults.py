@@ -1,20 +1,20 @@
-"""What can be done to victims. Each fault draws whom it strikes, and how, when it is made; begins; and is healed."""
+"""Faults of victims. A fault draws its victims and its details when it is created; then it begins, and is healed."""
 
 
 class Fault:
-    """Its first sentence says what it is. Made for one strike on one fleet."""
+    """The first sentence of a class describes the fault. One object is for one strike on one fleet."""
 
-    touches = ()  # names of those to whom no promise of time is kept meanwhile
-    cable = False  # whether it is their network that suffers
-    silences = ()  # names of nodes that the server cannot hear meanwhile
-    says = ""  # for people: what, and whom
+    touches = ()  # names of processes to which no time limit applies meanwhile
+    cable = False  # whether the network of these processes suffers
+    silences = ()  # names of nodes from which the server receives nothing meanwhile
+    label = ""  # for people: the fault and its victims
 
     def __init__(self, fleet, rng, lasts):
         self.fleet, self.rng, self.lasts = fleet, rng, lasts
 
     @classmethod
     def fits(cls, fleet):
-        """Whether it makes sense there."""
+        """Whether the fault makes sense in this fleet."""
         del fleet
         return True
 
@@ -25,13 +25,13 @@ class Fault:
         raise NotImplementedError
 
     def some_nodes(self, among=None):
-        """One of them, mostly; sometimes half."""
+        """Mostly one of them, sometimes half."""
         among = among or self.fleet.nodes
         count = self.rng.choice((1, 1, 1, 2, 3, len(among) // 2))
         return sorted(self.rng.sample(among, min(max(1, count), len(among))), key=lambda node: node.name)
 
     def __str__(self):
-        return f"{self.says} {self.lasts:.1f} s"
+        return f"{self.label} {self.lasts:.1f} s"
 
 
 def names(victims):

@@ -1,4 +1,4 @@
-"""The processes of one episode: a server, nodes on machines of their own, and what restarts ended ones."""
+"""The processes of one episode: a server, nodes on machines of their own, and the supervisor that restarts them."""
 
 import dataclasses
 import json
@@ -10,13 +10,13 @@ from torture import promises
 from torture.invariants import Rules, Story, one_round_of_all
 from torture.victims import Node, Server, await_end
 
-RESTART_S = 0.3  # the time in which a supervisor of processes restarts one
+RESTART_S = 0.3  # the time in which a supervisor restarts a process
 
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """What the nodes of an episode are told. `store`: muster (the coordinator), c10d, file (c10d without server), or
-    etcd (etcd_fleet.py)."""
+    """The options of an episode's nodes. `store`: muster (the coordinator), c10d, file (c10d without server), or etcd
+    (etcd_fleet.py)."""
     id: str
     store: str
     nodes: int
@@ -32,7 +32,7 @@ class Run:
     def conf(self):
         if self.store == "muster":
             return (f"is_host=false,grace={promises.GRACE_S},keep_alive_interval={promises.INTERVAL_S},"
-                    f"keep_alive_max_attempt={promises.ATTEMPTS}")
+                    f"keep_alive_max_attempt={promises.ATTEMPTS},rejoin_window={promises.REJOIN_S}")
         store = "store_type=file" if self.store == "file" else "is_host=false"
         return (f"{store},keep_alive_interval={promises.C10D_INTERVAL_S},"
                 f"keep_alive_max_attempt={promises.C10D_ATTEMPTS},read_timeout={promises.C10D_READ_S}")
@@ -43,12 +43,12 @@ class Run:
 
     @property
     def settles_s(self):
-        """For how long all must have been in one round before somebody closes the rendezvous."""
+        """How long all nodes must have been in one round before one of them closes the rendezvous."""
         return 0.0
 
     @property
     def rules(self):
-        return Rules(self.min_nodes, self.max_nodes, tells_losses=self.store == "muster")
+        return Rules(self.min_nodes, self.max_nodes, reports_losses=self.store == "muster")
 
 
 class Fleet:
@@ -60,7 +60,7 @@ class Fleet:
         self.stranger = network.machines["stranger"]
         self.server = Server(muster, os.path.join(site.disk.path, "port"), network.machines["server"], record, folder,
                              environment=site.clocks.environment("server"))
-        self.closer = None  # the node that closes the rendezvous for all, if one does
+        self.closer = None  # the node that closes the rendezvous for all, if any
         self.nodes = self.make_nodes(rng, folder)
         if run.store == "file":
             self.server.wanted = False
@@ -76,11 +76,11 @@ class Fleet:
 
     @property
     def victims(self):
-        """Those that are to be running."""
+        """The processes that are to be running."""
         return [victim for victim in (self.server, *self.nodes) if victim.wanted]
 
     def supervise(self):
-        """Starts what has ended. To be called often."""
+        """Restarts processes that have ended. To be called often."""
         now = time.monotonic()
         for victim in self.victims:
             if victim.reap():
@@ -97,13 +97,13 @@ class Fleet:
     def story(self):
         return Story(self.record.events(), self.run.rules)
 
-    # --- One round of all
+    # --- One round of all nodes
 
     def converge(self, check, steady_s=0.0):
-        """Waits until all nodes are in one complete round, those above the maximum spares, and stay so for `steady_s`.
-        Returns how long it took them, or None: the promised time has passed. Calls `check` every now and then."""
+        """Waits until all nodes are in one complete round, those above the maximum spares, and stay there for
+        `steady_s`. Returns how long it took, or None: the time limit has passed. Calls `check` repeatedly."""
         began = checked = time.monotonic()
-        since = None  # when they began to be
+        since = None  # when they were first together
         while time.monotonic() - began < self.run.recovery_s:
             self.wait(0.1)
             now = time.monotonic()
@@ -123,10 +123,10 @@ class Fleet:
         return number is not None and self.is_confirmed(number)
 
     def is_confirmed(self, number):
-        """Whether nodes that are in no round are spares beside it. (c10d and file have no spares.)"""
-        return self.run.store != "muster" or self.server_says_so(number)
+        """Whether nodes that are in no round are spares of it. (c10d and file have no spares.)"""
+        return self.run.store != "muster" or self.server_reports_it(number)
 
-    def server_says_so(self, number):
+    def server_reports_it(self, number):
         stands = self.status()
         if not stands or stands["phase"] != "complete" or stands["round"] != number or stands["waiting"]:
             return False
@@ -135,14 +135,15 @@ class Fleet:
         return there == {node.node_name for node in self.nodes}
 
     def status(self):
-        """How the run stands, as its server says; None if it does not say."""
+        """The server's status of the run; None if it does not answer."""
         command = [*self.server.machine.inside(), self._muster, "status", "--server", self.run.endpoint, "--run",
                    self.run.id, "--json", "--timeout", "5"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         return json.loads(done.stdout)["runs"][0] if done.returncode == 0 else None
 
     def measure(self):
-        """What all of them use, once the server has seen off the strangers. Logs are cut short, as somebody should."""
+        """Measures the resources of all processes, once the server has closed the attackers' connections. Truncates
+        logs, as log rotation would."""
         self.site.disk.empty()
         if self.server.wanted:
             at_rest = [event.data["descriptors"] for event in self.story().lives["server", self.server.life]
@@ -156,10 +157,10 @@ class Fleet:
     # --- The end
 
     def close(self):
-        """One node closes the rendezvous for all. None: it is just not in a round, and cannot. Else whether all others
-        have heard of it in time."""
+        """One node closes the rendezvous for all. None: it is not in a round now, and cannot. Otherwise whether all
+        other nodes were notified in time."""
         self.closer.wanted = False
-        self.closer.tell_to_end()
+        self.closer.ask_to_end()
         await_end([self.closer], promises.END_S)
         if not any(event.kind == "closing" for event in self.story().lives[self.closer.name, self.closer.life]):
             return None
@@ -176,23 +177,23 @@ class Fleet:
         return False
 
     def newcomer_is_refused(self):
-        """After the end somebody else comes; whether it is sent away."""
+        """A node that comes after the end: whether it is refused."""
         command = [word for word in self.closer.command() if word != "--close"]
         try:
             done = subprocess.run([*self.closer.machine.inside(), *command], stdin=subprocess.DEVNULL,
                                   capture_output=True, timeout=promises.CLOSED_S, check=False)
-        except subprocess.TimeoutExpired:  # which has killed it
+        except subprocess.TimeoutExpired:  # run() has killed it
             return False
         return done.returncode == 5
 
     def end(self):
-        """All of them, in good order. Returns those who did not."""
+        """Ends all processes with SIGTERM. Returns those that did not end."""
         for node in self.nodes:
             node.wanted = False
-            node.tell_to_end()
+            node.ask_to_end()
         left = await_end(self.nodes, promises.END_S)
         self.server.wanted = False
-        self.server.tell_to_end()
+        self.server.ask_to_end()
         return left + await_end([self.server], promises.END_S)
 
     def kill(self):

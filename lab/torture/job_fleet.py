@@ -16,12 +16,12 @@ WORKERS_MAX = 3  # of a node
 
 @dataclasses.dataclass(frozen=True)
 class JobRun(Run):
-    """`finishes`: in the end all workers succeed; otherwise the launchers are sent SIGTERM."""
+    """`finishes`: finally all workers succeed; otherwise the launchers receive SIGTERM."""
     finishes: bool = False
 
     @property
     def conf(self):
-        # The server may be away for as long as a fault lasts: that is not to end anybody.
+        # The server may be away for as long as a fault lasts; that must not end any job.
         return (f"{super().conf},contact_timeout={promises.JOB_CONTACT_S},"
                 f"last_call_timeout={promises.LAST_CALL_S}")
 
@@ -36,7 +36,7 @@ class JobFleet(Fleet):
     def make_nodes(self, rng, folder):
         self._finish = os.path.join(folder, "finish")
         self._folder = folder
-        self._gone = {}  # (name, life): since when, for those that have ended
+        self._gone = {}  # from (name, life) to the time when it ended
         return [Launcher(number, self._muster, self.run, self._finish, rng.choice(NATURES), rng.randint(1, WORKERS_MAX),
                          self._network.machines[f"node-{number}"], self.record, folder,
                          environment=self.site.clocks.environment(f"agent-{number}"))
@@ -48,14 +48,14 @@ class JobFleet(Fleet):
                 self._gone.setdefault((node.name, node.life), time.monotonic())
         super().supervise()
 
-    # --- One round of all
+    # --- One round of all launchers
 
     def is_in_place(self):
         number = one_job_of_all(self.story(), [(node.name, node.life) for node in self.nodes])
-        return number is not None and self.server_says_so(number)
+        return number is not None and self.server_reports_it(number)
 
     def look_for_orphans(self):
-        """Notes who lives although its launcher has been gone for longer than it takes to end it."""
+        """Records processes that live although their launcher has been gone for longer than it takes to end them."""
         now = time.monotonic()
         for (name, life), since in list(self._gone.items()):
             if now - since < promises.ORPHAN_S:
@@ -71,7 +71,7 @@ class JobFleet(Fleet):
     # --- The end
 
     def close(self):
-        """The job is done, or goes on to be ended."""
+        """The job is done, or is being ended."""
         if not self.run.finishes:
             return None
         with open(self._finish, "w", encoding="ascii"):
@@ -81,7 +81,7 @@ class JobFleet(Fleet):
         return not await_end(self.nodes, promises.JOB_END_S)
 
     def newcomer_is_refused(self):
-        return True  # it may be, or it may begin the job anew, if the server has forgotten it
+        return True  # it may be refused, or may begin the job again if the server has forgotten it
 
     def end(self):
         left = super().end()
@@ -93,7 +93,7 @@ class JobFleet(Fleet):
         return left
 
     def kill(self):
-        """What a launcher's workers have started is ended a moment after it."""
+        """Kills the launchers; the processes that their workers started end a moment later."""
         super().kill()
         until = time.monotonic() + promises.ORPHAN_S
         while marked(f"{self._folder}:") and time.monotonic() < until:

@@ -1,7 +1,8 @@
-"""What must never be among the events of a job: launchers and their workers. As in invariants.py, from a Story to Violations.
+"""What must never be among the events of a job: launchers and their workers. As in invariants.py, each check is a
+function from a Story to Violations.
 
-A launcher says `formed` (a round), its workers say `worker`, and it says `again` when it leaves that round; the harness
-adds `orphan` when it finds a process whose launcher is gone.
+A launcher reports `formed` (a round), its workers report `worker`, and it reports `again` when it leaves that round.
+The harness adds `orphan` when it finds a process whose launcher is gone.
 """
 
 import collections
@@ -22,7 +23,7 @@ def workers(story):
 
 
 def ranks_of_a_round_are_distinct(story):
-    """Those who meet in one place in one round: nobody has another's rank, and all know how many they are."""
+    """The workers that meet in one place in one round: no two have one rank, and all know how many they are."""
     worlds = collections.defaultdict(list)
     for event in workers(story):
         worlds[event.data["round"], event.data["master_addr"], event.data["master_port"]].append(event)
@@ -52,7 +53,7 @@ def ranks_of_a_node_are_contiguous(story):
 
 
 def workers_are_those_of_their_round(story):
-    """Each is in the round that its launcher said before, and no local rank is there twice."""
+    """Each worker is in the round that its launcher reported before, and no local rank occurs twice."""
     for events in agents(story):
         formed, local = None, {}
         for event in events:
@@ -85,19 +86,19 @@ def jobs_are_as_large_as_allowed(story):
                 yield Violation(f"a job is not of {rules.min_nodes} to {rules.max_nodes} nodes", (event,))
 
 
-def nobody_outlives_its_agent(story):
+def no_process_outlives_its_agent(story):
     for event in story.events:
         if event.kind == "orphan":
             yield Violation(f"it is alive {promises.ORPHAN_S} s after its launcher has ended", (event,))
 
 
 CHECKS = (ranks_of_a_round_are_distinct, ranks_of_a_node_are_contiguous, workers_are_those_of_their_round,
-          rounds_of_agents_only_grow, jobs_are_as_large_as_allowed, nobody_outlives_its_agent)
+          rounds_of_agents_only_grow, jobs_are_as_large_as_allowed, no_process_outlives_its_agent)
 
 
 def one_job_of_all(story, living):
-    """Whether `living` ((who, life) of all launchers) are in one round with all their workers, or spares beside a full
-    one. Returns its number, or None."""
+    """Whether `living` ((who, life) of all launchers) are in one round with all their workers, or spares of a full one.
+    Returns its number, or None."""
     formed, there = {}, {}
     for key in living:
         last = None

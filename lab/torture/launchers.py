@@ -10,21 +10,21 @@ import sys
 from torture import processes, promises
 from torture.victims import Victim
 
-MARK = "MUSTER_TORTURE_AGENT"  # in the environment of a launcher and of all that comes of it: whose, and in which life
+MARK = "MUSTER_TORTURE_AGENT"  # in the environment of a launcher and all its descendants: its name and its life
 WORKER = os.path.join(processes.ROOT, "torture", "worker.py")
 FORMED = re.compile(r"muster: round (\d+): (\d+) nodes?, (\d+) workers?, formed in (\d+) ms")
 AGAIN = "muster: begins again: "
 
 
 class Launcher(Victim):
-    """What it says and what its workers say comes in one stream, and so in the right order."""
+    """The output of a launcher and of its workers is one stream, and therefore in the right order."""
 
     def __init__(self, number, muster, run, finish, words, workers, *rest, **more):
         super().__init__(f"agent-{number}", *rest, **more)
         self._muster, self._run, self._finish = muster, run, finish
         self._words, self.workers = words, workers
-        self._round = None  # that formed last, in this life
-        self._told = False
+        self._round = None  # the round that formed last, in this life
+        self._with_timeout = False
 
     def command(self):
         run = self._run
@@ -40,13 +40,13 @@ class Launcher(Victim):
 
     @property
     def node_name(self):
-        """As the others are told, but for the random number at its end."""
+        """The name that other nodes see, without the random number at its end."""
         return f"{self.machine.address}_{self.pid}_"
 
-    def introduces(self):
-        return {**super().introduces(), "node": self.node_name, "workers": self.workers}
+    def identity(self):
+        return {**super().identity(), "node": self.node_name, "workers": self.workers}
 
-    # --- What it says
+    # --- What it reports
 
     def streams(self, stderr):
         del stderr
@@ -54,7 +54,7 @@ class Launcher(Victim):
 
     def start(self):
         self._round = None
-        self._told = False
+        self._with_timeout = False
         super().start()
 
     def _read(self, stream, life):
@@ -66,10 +66,10 @@ class Launcher(Victim):
                     else:
                         errors.write(line)
                         errors.flush()
-                        self._hear(line, life)
+                        self._receive(line, life)
             self.read_objects(plain_lines(), life)
 
-    def _hear(self, line, life):
+    def _receive(self, line, life):
         formed = FORMED.match(line)
         if formed:
             number, nodes, workers, took = map(int, formed.groups())
@@ -78,33 +78,33 @@ class Launcher(Victim):
         elif line.startswith(AGAIN):
             self._record.add(self.name, life, "again", why=line[len(AGAIN):].strip())
 
-    def said(self, told, life):
-        super().said({**told, "round": self._round}, life)
+    def on_report(self, report, life):
+        super().on_report({**report, "round": self._round}, life)
 
     # --- How it may end
 
-    def tell_to_end(self):
-        self._told = self._told or self.alive
-        super().tell_to_end()
+    def ask_to_end(self):
+        self._with_timeout = self._with_timeout or self.alive
+        super().ask_to_end()
 
     def may_end(self, status, errors):
-        if self._told:
-            return status == 1  # a signal is no success
+        if self._with_timeout:
+            return status == 1  # after a signal, status 0 would be wrong
         return status == 0 and os.path.exists(self._finish)
 
     # --- Its workers
 
     def processes(self):
-        """pids of all that came of this life, itself included: workers, what they have started, the guardian."""
+        """pids of all processes of this life: the launcher, its workers, what these have started, the guardian."""
         return marked(self.mark)
 
     def worker_pids(self):
-        """Of those that have introduced themselves in the last round, and live."""
-        said = [event for event in self._record.events()
+        """pids of workers that reported themselves in the last round, and live."""
+        events = [event for event in self._record.events()
                 if event.who == self.name and event.life == self.life and event.kind in ("worker", "formed")]
-        formed = max((index for index, event in enumerate(said) if event.kind == "formed"), default=len(said))
+        formed = max((index for index, event in enumerate(events) if event.kind == "formed"), default=len(events))
         living = set(self.processes()) if self.alive else set()
-        return [event.data["pid"] for event in said[formed + 1:] if event.data["pid"] in living]
+        return [event.data["pid"] for event in events[formed + 1:] if event.data["pid"] in living]
 
     def strike_workers(self, pids, number):
         for pid in pids:
@@ -115,7 +115,7 @@ class Launcher(Victim):
 
 
 def marked(mark):
-    """pids of living processes that carry it; a mark that ends in a colon stands for all that begin with it."""
+    """pids of living processes with this mark; a mark that ends in a colon stands for all marks that begin with it."""
     wanted = f"{MARK}={mark}".encode()
     found = []
     for name in filter(str.isdigit, os.listdir("/proc")):

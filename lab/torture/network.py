@@ -1,4 +1,4 @@
-"""Machines on a switch: namespaces of this machine, and cables of any quality. Nothing outside is touched."""
+"""Machines on a switch: network namespaces of this machine, and cables of any quality. Nothing outside is touched."""
 
 import dataclasses
 import json
@@ -15,35 +15,35 @@ PREFIX = "muster-torture"
 
 @dataclasses.dataclass(frozen=True)
 class Condition:
-    """Of one direction of a cable."""
+    """The state of one direction of a cable."""
     cut: bool = False
     delay_s: float = 0.0
     jitter_s: float = 0.0
     loss: float = 0.0
 
-    def beside(self, other):
-        """Both at once."""
+    def combined(self, other):
+        """Both conditions at once."""
         return Condition(self.cut or other.cut, self.delay_s + other.delay_s, self.jitter_s + other.jitter_s,
                          1 - (1 - self.loss) * (1 - other.loss))
 
 
 class Machine:
-    """A namespace, and its cable."""
+    """A namespace and its cable."""
 
     def __init__(self, network, name, address):
         self.name, self.address = name, address
         self.namespace = f"{PREFIX}-{os.getpid()}-{name}"
         self._network = network
-        self._troubles = []  # pairs of conditions, what it sends and what it hears
+        self._troubles = []  # pairs of conditions: what it sends, what it receives
         self._downs = 0
 
     def inside(self):
-        """What to put before a command. It becomes the command, with its process id."""
+        """A prefix for commands that run on this machine. It becomes the command, with the same process id."""
         return ("ip", "netns", "exec", self.namespace)
 
-    def trouble(self, sends, hears):
-        """Makes its cable worse, besides what is wrong with it already. Returns how to end that."""
-        entry = [sends, hears]
+    def trouble(self, sends, receives):
+        """Makes the cable worse, in addition to its other conditions. Returns a function that ends that."""
+        entry = [sends, receives]
         self._troubles.append(entry)
         self._tell()
 
@@ -53,7 +53,7 @@ class Machine:
         return end
 
     def interface_down(self):
-        """As often as it is down it has to go up."""
+        """The interface comes up again after as many interface_up() calls."""
         self._downs += 1
         ip("-n", self.namespace, "link", "set", "cable", "down")
 
@@ -63,10 +63,10 @@ class Machine:
             ip("-n", self.namespace, "link", "set", "cable", "up")
 
     def _tell(self):
-        sends = hears = Condition()
+        sends = receives = Condition()
         for one in self._troubles:
-            sends, hears = sends.beside(one[0]), hears.beside(one[1])
-        self._network.tell(self.address, sends, hears)
+            sends, receives = sends.combined(one[0]), receives.combined(one[1])
+        self._network.configure(self.address, sends, receives)
 
 
 class Network:
@@ -84,16 +84,16 @@ class Network:
                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self._await("ready")
 
-    def tell(self, address, sends, hears):
-        command = {"address": address, "sends": dataclasses.asdict(sends), "hears": dataclasses.asdict(hears)}
+    def configure(self, address, sends, receives):
+        command = {"address": address, "sends": dataclasses.asdict(sends), "receives": dataclasses.asdict(receives)}
         self._switch.stdin.write(json.dumps(command) + "\n")
         self._switch.stdin.flush()
         self._await("done")
 
     def _await(self, word):
-        said = self._switch.stdout.readline().strip()
-        if said != word:
-            raise RuntimeError(f"the switch was to say '{word}', and said '{said}'")
+        answer = self._switch.stdout.readline().strip()
+        if answer != word:
+            raise RuntimeError(f"the switch should answer '{word}', and answered '{answer}'")
 
     def remove(self):
         if self._switch:
@@ -111,14 +111,14 @@ def ip(*words, must=True):
 
 
 def sweep():
-    """Removes what a campaign left behind that was killed: its namespaces carry the id of a process that is gone."""
+    """Removes what killed campaigns left behind: their namespaces are named after processes that are gone."""
     for name in re.findall(rf"^{PREFIX}-\d+-\S+", ip("netns", "list", must=False), re.MULTILINE):
         if not os.path.exists(f"/proc/{name.split('-')[2]}"):
             ip("netns", "delete", name, must=False)
 
 
 def missing():
-    """Why there can be no such network here; empty if there can."""
+    """The reason why there can be no such network here; empty if there can."""
     if os.geteuid() != 0:
         return "network namespaces need root"
     for program in ("ip", "setpriv"):

@@ -1,4 +1,4 @@
-"""Cables that are cut, pulled or bad. A server's cable is every node's."""
+"""Cables that are cut, down or bad. The cable of a server concerns every node."""
 
 from torture.faults import Fault, has_network, may_strike_server, names, together
 from torture.network import Condition
@@ -7,7 +7,7 @@ CUT, WHOLE = Condition(cut=True), Condition()
 
 
 class CableFault(Fault):
-    """Of some nodes, or of the server."""
+    """A fault of the cables of some nodes, or of the server."""
 
     SERVER_SHARE = 0.2
     cable = True
@@ -21,12 +21,12 @@ class CableFault(Fault):
         self._ends = []
 
     def conditions(self):
-        """Of what they send, and of what they hear."""
+        """(what they send, what they receive)."""
         raise NotImplementedError
 
     def begin(self):
-        sends, hears = self.conditions()
-        self._ends = [victim.machine.trouble(sends, hears) for victim in self._victims]
+        sends, receives = self.conditions()
+        self._ends = [victim.machine.trouble(sends, receives) for victim in self._victims]
 
     def heal(self):
         for end in self._ends:
@@ -35,27 +35,27 @@ class CableFault(Fault):
 
 
 class Cut(CableFault):
-    """Nothing comes through, either way."""
+    """Nothing comes through, in either direction."""
 
     def __init__(self, *rest):
         super().__init__(*rest)
         self.silences = () if self._victims == [self.fleet.server] else self.touches
-        self.says = f"cut {together(self._victims)}"
+        self.label = f"cut {together(self._victims)}"
 
     def conditions(self):
         return CUT, CUT
 
 
 class CutOneWay(CableFault):
-    """What they send comes through, what they should hear does not; or the other way round."""
+    """What they send comes through and what they should receive does not, or the other way round."""
 
     def __init__(self, *rest):
         super().__init__(*rest)
-        self._deaf = self.rng.random() < 0.5
-        self.says = f"cut {'towards' if self._deaf else 'from'} {together(self._victims)}"
+        self._receives_nothing = self.rng.random() < 0.5
+        self.label = f"cut {'towards' if self._receives_nothing else 'from'} {together(self._victims)}"
 
     def conditions(self):
-        return (WHOLE, CUT) if self._deaf else (CUT, WHOLE)
+        return (WHOLE, CUT) if self._receives_nothing else (CUT, WHOLE)
 
 
 class BadCable(CableFault):
@@ -66,7 +66,7 @@ class BadCable(CableFault):
         self._condition = Condition(delay_s=self.rng.uniform(0, 0.2), jitter_s=self.rng.uniform(0, 0.2),
                                     loss=self.rng.uniform(0, 0.25))
         condition = self._condition
-        self.says = (f"bad cable of {together(self._victims)} (each way {1000 * condition.delay_s:.0f} to "
+        self.label = (f"bad cable of {together(self._victims)} (each way {1000 * condition.delay_s:.0f} to "
                      f"{1000 * (condition.delay_s + condition.jitter_s):.0f} ms, {100 * condition.loss:.0f} % lost)")
 
     def conditions(self):
@@ -74,12 +74,12 @@ class BadCable(CableFault):
 
 
 class InterfaceDown(CableFault):
-    """The machine itself has no network, and its processes are told so (no route) instead of waiting."""
+    """The machine itself has no network, and its processes get errors (no route) instead of waiting."""
 
     def __init__(self, *rest):
         super().__init__(*rest)
         self.silences = () if self._victims == [self.fleet.server] else self.touches
-        self.says = f"interface down {together(self._victims)}"
+        self.label = f"interface down {together(self._victims)}"
 
     def begin(self):
         for victim in self._victims:

@@ -1,4 +1,4 @@
-"""How busy this machine is: a thread that wants to wake up on time, and notes how late it was."""
+"""Measures how busy this machine is: a thread that wants to wake up on time, and records how late it was."""
 
 import threading
 import time
@@ -8,8 +8,8 @@ BEAT_S = 0.5
 
 
 class Probe:
-    """Adds an event "beat" to the record every now and then: `late`, the longest that it was kept waiting since the one
-    before. To be used in a with statement; it says its last word when that ends."""
+    """Adds an event "beat" to the record repeatedly. `late` is the longest delay since the last one. Use it in a with
+    statement; it adds a last event when that ends."""
 
     def __init__(self, record):
         self._record = record

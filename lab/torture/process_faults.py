@@ -1,4 +1,4 @@
-"""Processes that die, stand still, or go on their own account."""
+"""Processes that die, stand still, or leave."""
 
 import time
 
@@ -6,13 +6,13 @@ from torture.faults import Fault, may_strike_server, names, together
 
 
 class KillNodes(Fault):
-    """They are gone without a word; others come to their machines later."""
+    """They die without a message; other nodes come to their machines later."""
 
     def __init__(self, *rest):
         super().__init__(*rest)
         self._victims = self.some_nodes()
         self.touches = names(self._victims)
-        self.says = f"kill -9 {together(self._victims)}, back after"
+        self.label = f"kill -9 {together(self._victims)}, back after"
 
     def begin(self):
         for victim in self._victims:
@@ -25,7 +25,7 @@ class KillNodes(Fault):
 
 
 class KillServer(KillNodes):
-    """It comes back at the same address, and knows nothing."""
+    """It comes back at the same address, without its data."""
 
     fits = staticmethod(may_strike_server)
 
@@ -33,17 +33,17 @@ class KillServer(KillNodes):
         super().__init__(*rest)
         self._victims = [self.fleet.server]
         self.touches = ("server",)
-        self.says = "kill -9 server, back after"
+        self.label = "kill -9 server, back after"
 
 
 class PauseNodes(Fault):
-    """They stand still, then go on as if nothing had been."""
+    """They stand still, and continue later."""
 
     def __init__(self, *rest):
         super().__init__(*rest)
         self._victims = self.some_nodes()
         self.touches = self.silences = names(self._victims)
-        self.says = f"pause {together(self._victims)}"
+        self.label = f"pause {together(self._victims)}"
         self._paused = []
 
     def begin(self):
@@ -59,7 +59,7 @@ class PauseNodes(Fault):
 
 
 class PauseServer(PauseNodes):
-    """The same to the server: nobody is to be given up for its absence."""
+    """The same for the server: no node may be declared lost because of its pause."""
 
     fits = staticmethod(may_strike_server)
 
@@ -67,22 +67,22 @@ class PauseServer(PauseNodes):
         super().__init__(*rest)
         self._victims = [self.fleet.server]
         self.touches, self.silences = ("server",), ()
-        self.says = "pause server"
+        self.label = "pause server"
 
 
 class Leave(Fault):
-    """Nodes leave in good order (SIGTERM), and others come."""
+    """Nodes leave in order (SIGTERM), and others come."""
 
     def __init__(self, *rest):
         super().__init__(*rest)
         self._victims = self.some_nodes([node for node in self.fleet.nodes if node is not self.fleet.closer])
         self.touches = names(self._victims)
-        self.says = f"leave {together(self._victims)}, back after"
+        self.label = f"leave {together(self._victims)}, back after"
 
     def begin(self):
         for victim in self._victims:
             victim.rests_until = time.monotonic() + self.lasts
-            victim.tell_to_end()
+            victim.ask_to_end()
 
     def heal(self):
         for victim in self._victims:

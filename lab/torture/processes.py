@@ -8,17 +8,17 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def start(command, **options):
-    """The kernel kills it when this process dies. To be called on the main thread: it is that thread's death that
-    counts.
+    """Starts a process that the kernel kills when this one dies. Call it on the main thread: the death of the calling
+    thread counts.
 
-    In a session of its own: Ctrl-C is for the harness, which then ends the others in order.
+    The process has a session of its own: Ctrl-C reaches only the harness, which then ends the others in order.
     """
     options = {"stdin": subprocess.DEVNULL, "cwd": ROOT, "start_new_session": True, **options}
     return subprocess.Popen(["setpriv", "--pdeathsig", "KILL", *command], **options)
 
 
 def end(process):
-    """Gone when this returns, with its pipes."""
+    """When this returns the process is gone, and its pipes are closed."""
     if process.poll() is None:
         process.kill()
     process.wait()
@@ -29,7 +29,7 @@ def end(process):
 
 
 def forget_clock(pid):
-    """What libfaketime leaves of a process that was killed."""
+    """Removes what libfaketime leaves behind of a process that was killed."""
     for kind in ("faketime_shm_", "sem.faketime_sem_"):
         with contextlib.suppress(OSError):
             os.unlink(f"/dev/shm/{kind}{pid}")

@@ -1,7 +1,7 @@
-"""Disks that are full, descriptors that are used up, clocks that jump, strangers at the port.
+"""Disks that are full, descriptors that are used up, clocks that jump, attackers at the port.
 
-Whoever is struck by these has still a connection, and keeps its promises; only a node without descriptors may not come
-back before it has some."""
+Victims of these faults keep their connections, and all promises hold for them. One exception: a node without
+descriptors cannot reconnect before it has some."""
 
 import sys
 
@@ -10,13 +10,14 @@ from torture.faults import Fault, has_server, names, together
 
 
 class FullDisk(Fault):
-    """Of events, port files and, where nodes meet in a file, of that. A server that starts then says so and ends."""
+    """The disk for events and port files is full, and the store's disk where nodes meet in a file. A server that starts
+    then reports that and ends."""
 
     def __init__(self, *rest):
         super().__init__(*rest)
         site = self.fleet.site
         self._disks = [site.disk, site.store_disk] if self.fleet.run.store == "file" else [site.disk]
-        self.says = "full disk"
+        self.label = "full disk"
 
     def begin(self):
         for disk in self._disks:
@@ -29,7 +30,7 @@ class FullDisk(Fault):
 
 
 class ClockJump(Fault):
-    """The wall clock of some processes is wrong, and stays so; nothing may follow from that."""
+    """The wall clock of some processes is wrong, and stays so. Nothing may depend on it."""
 
     OFFSETS_S = (-10 * 365 * 86400, -3600, -20, -2, 2, 20, 3600, 10 * 365 * 86400)
 
@@ -42,7 +43,7 @@ class ClockJump(Fault):
         victims = [victim for victim in self.fleet.victims if victim.has_clock]
         victims = self.rng.sample(victims, self.rng.randint(1, len(victims)))
         self._offsets = {victim.name: self.rng.choice(self.OFFSETS_S) for victim in victims}
-        self.says = "clocks " + " ".join(f"{name}{offset:+d}s" for name, offset in sorted(self._offsets.items()))
+        self.label = "clocks " + " ".join(f"{name}{offset:+d}s" for name, offset in sorted(self._offsets.items()))
 
     def begin(self):
         for name, offset in self._offsets.items():
@@ -53,8 +54,8 @@ class ClockJump(Fault):
             self.fleet.site.clocks.set(name, 0)  # which is another jump
 
 
-class TorchNode(Fault):
-    """Somebody else at the server's port."""
+class PortFault(Fault):
+    """A foreign program uses the server's port."""
 
     WHAT = ""
     fits = staticmethod(has_server)
@@ -63,7 +64,7 @@ class TorchNode(Fault):
         super().__init__(*rest)
         self._seed = self.rng.getrandbits(32)
         self._process = None
-        self.says = f"{self.WHAT} to the server"
+        self.label = f"{self.WHAT} to the server"
 
     def begin(self):
         server = self.fleet.server
@@ -76,20 +77,21 @@ class TorchNode(Fault):
             self._process = None
 
 
-class Flood(TorchNode):
-    """Connections, as many and as fast as one process can."""
+class Flood(PortFault):
+    """As many connections, as fast as one process can open them."""
 
     WHAT = "flood"
 
 
-class Garbage(TorchNode):
+class Garbage(PortFault):
     """Bytes that no client sends."""
 
     WHAT = "garbage"
 
 
-class ServerDescriptors(TorchNode):
-    """Strangers take all descriptors that the server may have. Sessions go on; who comes has to try again."""
+class ServerDescriptors(PortFault):
+    """Foreign connections take all descriptors that the server may have. Sessions continue; new clients have to retry.
+    """
 
     WHAT = "hold"
     SPARE = 20
@@ -97,7 +99,7 @@ class ServerDescriptors(TorchNode):
     def __init__(self, *rest):
         super().__init__(*rest)
         self._lift = None
-        self.says = "no descriptors left for the server"
+        self.label = "no descriptors left for the server"
 
     def begin(self):
         if self.fleet.server.alive:
@@ -111,7 +113,8 @@ class ServerDescriptors(TorchNode):
 
 
 class NodeDescriptors(Fault):
-    """Nodes may open nothing more. (A launcher that cannot start its workers ends the job, and says so.)"""
+    """Nodes cannot open any more descriptors. (A launcher that cannot start its workers ends the job, and reports
+    that.)"""
 
     @classmethod
     def fits(cls, fleet):
@@ -121,7 +124,7 @@ class NodeDescriptors(Fault):
         super().__init__(*rest)
         self._victims = self.some_nodes()
         self.touches = names(self._victims)
-        self.says = f"no descriptors left for {together(self._victims)}"
+        self.label = f"no descriptors left for {together(self._victims)}"
         self._lifts = []
 
     def begin(self):

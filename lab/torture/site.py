@@ -1,4 +1,4 @@
-"""What processes find on their machines besides the network: small disks, and clocks that can be moved."""
+"""What processes find on their machines in addition to the network: small disks, and clocks that can be changed."""
 
 import contextlib
 import os
@@ -27,7 +27,7 @@ class Disk:
             os.unlink(self._filler)
 
     def empty(self):
-        """Of what was appended; files that are open stay so."""
+        """Removes what was appended; files that are open stay open."""
         for name in os.listdir(self.path):
             os.truncate(os.path.join(self.path, name), 0)
 
@@ -41,7 +41,7 @@ class Disk:
 
 
 class Clocks:
-    """The wall clock of each process, as its own file says (libfaketime)."""
+    """A wall clock for each process, set by a file (libfaketime)."""
 
     def __init__(self, folder, muster):
         self._folder = folder
@@ -68,19 +68,19 @@ class Clocks:
         os.rename(path + ".new", path)
 
     def environment(self, name):
-        """What to put before a command."""
+        """A prefix for commands."""
         if not self._library:
             return ()
         self.set(name, 0)
         return ("env", f"LD_PRELOAD={self._library}", f"FAKETIME_TIMESTAMP_FILE={self._folder}/clock-{name}",
                 "FAKETIME_NO_CACHE=1", "FAKETIME_DONT_FAKE_MONOTONIC=1",
-                "FAKETIME_FORCE_MONOTONIC_FIX=0")  # or waits on the monotonic clock end at once, with newer glibcs
+                "FAKETIME_FORCE_MONOTONIC_FIX=0")  # or waits on the monotonic clock end at once, with new glibcs
 
 
 class Site:
     def __init__(self, folder, muster):
-        self.disk = Disk(os.path.join(folder, "disk"), "1m")  # of logs and port files
-        self.store_disk = Disk(os.path.join(folder, "store"), "4m")  # of rendezvous that are kept in a file
+        self.disk = Disk(os.path.join(folder, "disk"), "1m")  # for logs and port files
+        self.store_disk = Disk(os.path.join(folder, "store"), "4m")  # for rendezvous that are kept in a file
         self.clocks = Clocks(folder, muster)
 
     def build(self):

@@ -1,10 +1,10 @@
-"""A program that does to a server's port what should not be done, until it is killed.
+"""A program that attacks a server's port until it is killed.
 
     python3 -m torture.stranger flood|garbage|hold HOST PORT SEED
 
-flood: opens connections as fast as it can, says nothing, ends some of them, with or without a reset.
-garbage: sends what no client would: noise, beginnings of messages, lengths without end.
-hold: opens connections and keeps them, until there are no more to be had.
+flood: opens connections as fast as it can, sends nothing, closes some of them, with or without a reset. garbage: sends
+what no client would send: noise, beginnings of messages, unlimited lengths. hold: opens connections and keeps them,
+until it cannot open more.
 """
 
 import contextlib
@@ -14,8 +14,8 @@ import struct
 import sys
 import time
 
-CONNECTIONS_MAX = 1000  # at a time: below what a process may have
-HELLO = bytes.fromhex("00cef7853c")  # how a client of a TCPStore begins
+CONNECTIONS_MAX = 1000  # at a time: below a process's limit
+HELLO = bytes.fromhex("00cef7853c")  # the first bytes of a TCPStore client
 
 
 def connect(address, timeout=1.0):
@@ -26,7 +26,7 @@ def connect(address, timeout=1.0):
 
 
 def reset(connection):
-    """Ends it with a reset, as a crashed machine's router would."""
+    """Closes it with a reset, as a crashed machine's router would."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     connection.close()
 
@@ -47,7 +47,7 @@ def nonsense(rng):
         noise,
         HELLO + noise,
         HELLO[:rng.randrange(1, 5)],
-        # A session message with a length of its own choosing; a key without end; a valid beginning cut short.
+        # A session message with an arbitrary length; a key without end; a valid beginning that is cut off.
         HELLO + b"\xa0" + struct.pack("<I", rng.choice((0, 1, 22, 16384, 16385, 0xFFFFFFFF))) + noise,
         HELLO + bytes([rng.randrange(16)]) + struct.pack("<Q", rng.choice((0, 5, 1 << 20, 1 << 62))) + noise,
         b"GET / HTTP/1.1\r\nHost: muster\r\n\r\n",

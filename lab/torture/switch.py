@@ -1,15 +1,17 @@
-"""The cables between the machines of a campaign, as a program: it takes every packet that a machine sends and hands it
-to the machine that it is for: later, or never, or not in order, as it was told.
+"""The cables between the machines of a campaign, as a program. It takes every packet that a machine sends and delivers
+it to its receiver: late, not at all, or out of order, as configured.
 
-Namespaces alone could only be cut. What a kernel has for delay and loss (netem) and for one direction (filters) is
-missing in many; this needs /dev/net/tun and nothing else.
+Namespaces alone can only be cut. The kernel's modules for delay and loss (netem) and for one direction (filters) are
+often missing; this program needs only /dev/net/tun.
 
     python3 -m torture.switch SEED NAMESPACE=ADDRESS...
 
-Each machine gets the interface `cable`. Reads commands, JSON objects, a line each, and answers each with a line:
-    {"address": "198.18.0.2", "sends": CONDITION, "hears": CONDITION}
+Each machine gets the interface `cable`. The program reads commands, a JSON object in each line, and answers each with a
+line:
+    {"address": "198.18.0.2", "sends": CONDITION, "receives": CONDITION}
     CONDITION: {"cut": false, "delay_s": 0.0, "jitter_s": 0.0, "loss": 0.0}
-Ends with its standard input; the interfaces end with it.
+
+It ends with its standard input, and the interfaces end with it.
 """
 
 import fcntl
@@ -32,7 +34,7 @@ DESTINATION = slice(16, 20)  # of an IPv4 header
 
 
 def open_cable(namespace, address, number):
-    """Its end here. The other end is an interface of the namespace."""
+    """Opens this program's end. The other end is an interface of the namespace."""
     name = f"mt{os.getpid()}-{number}"[-15:]
     end = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
     fcntl.ioctl(end, TUNSETIFF, struct.pack("16sH22x", name.encode(), IFF_TUN | IFF_NO_PI))
@@ -48,15 +50,15 @@ class Switch:
         self._random = random.Random(seed)
         self._ends = {socket.inet_aton(address): open_cable(namespace, address, number)
                       for number, (namespace, address) in enumerate(machines)}
-        self._sends, self._hears = {}, {}  # by address; nothing there: as if by a short cable
-        self._later = []  # a heap of what is on its way
+        self._sends, self._receives = {}, {}  # by address; an address without an entry has a perfect cable
+        self._later = []  # a heap of packets to be delivered later
         self._order = itertools.count()
         self._selector = selectors.DefaultSelector()
         for address, end in self._ends.items():
             self._selector.register(end, selectors.EVENT_READ, address)
         os.set_blocking(0, False)
         self._selector.register(0, selectors.EVENT_READ, None)
-        self._told = b""
+        self._with_timeout = b""
 
     def run(self):
         while True:
@@ -72,16 +74,16 @@ class Switch:
                 self._hand_over(end, packet)
 
     def _take(self, source, end):
-        for _ in range(64):  # the others have their turn, too
+        for _ in range(64):  # then the other machines have their turn
             try:
                 packet = os.read(end, PACKET_BYTES_MAX)
-            except OSError:  # nothing more; or the machine has switched its interface off
+            except OSError:  # no more packets, or the machine has switched its interface off
                 return
             target = self._ends.get(packet[DESTINATION])
             if target is None or packet[0] >> 4 != 4:
                 continue
             delay = 0
-            for condition in (self._sends.get(source), self._hears.get(packet[DESTINATION])):
+            for condition in (self._sends.get(source), self._receives.get(packet[DESTINATION])):
                 if condition is None:
                     continue
                 if condition["cut"] or self._random.random() < condition["loss"]:
@@ -99,22 +101,22 @@ class Switch:
     def _hand_over(end, packet):
         try:
             os.write(end, packet)
-        except OSError:  # it has switched its interface off, or does not keep up: as on any network
+        except OSError:  # its interface is off, or it does not keep up: the packet is lost
             pass
 
     def _listen(self):
-        """False at the end."""
+        """Reads commands. False at the end of the input."""
         try:
             read = os.read(0, 65536)
         except BlockingIOError:
             return True
         if not read:
             return False
-        *lines, self._told = (self._told + read).split(b"\n")
+        *lines, self._with_timeout = (self._with_timeout + read).split(b"\n")
         for line in lines:
             command = json.loads(line)
             address = socket.inet_aton(command["address"])
-            self._sends[address], self._hears[address] = command["sends"], command["hears"]
+            self._sends[address], self._receives[address] = command["sends"], command["receives"]
             print("done", flush=True)
         return True
 

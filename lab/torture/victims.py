@@ -1,5 +1,5 @@
-"""A process that faults strike. Server and Node are here, Launcher in launchers.py; whatever else is to be struck derives
-from Victim and says how it is started, and what it may do."""
+"""A process that faults strike. Server and Node are here, Launcher in launchers.py. Every other kind derives from
+Victim, and defines how it is started and how it may end."""
 
 import json
 import os
@@ -13,42 +13,42 @@ from torture import processes, promises
 
 
 class Victim:
-    """One process at a time, in one life after the other. Used on the main thread."""
+    """One process at a time, through several lives. Used on the main thread."""
 
-    has_clock = True  # of its own, that can be moved
+    has_clock = True  # whether it has a clock that can be changed
 
     def __init__(self, name, machine, record, folder, environment=()):
         self.name, self.machine = name, machine
         self.life = 0
-        self.wanted = True  # whether it is to be started again when it has ended
-        self.rests_until = 0.0  # not before this (time.monotonic)
+        self.wanted = True  # whether it is restarted when it has ended
+        self.rests_until = 0.0  # it is not restarted before this (time.monotonic)
         self._record, self._folder = record, folder
-        self._environment = environment  # of clocks that can be moved
+        self._environment = environment  # for clocks that can be changed
         self._process = None
         self._reader = None
         self._pauses = 0
-        self._limits, self._limit_before = [], None  # of descriptors
+        self._limits, self._limit_before = [], None  # limits of descriptors
         self._errors = None
 
-    # --- What a kind of process says about itself
+    # --- What each kind of process defines
 
     def command(self):
         raise NotImplementedError
 
     def streams(self, stderr):
-        """Where what it says goes; `stderr` is a file of its own."""
+        """Where its output goes; `stderr` is a file of its own."""
         return {"stdout": subprocess.PIPE, "stderr": stderr, "text": True}
 
-    def said(self, told, life):
-        """An object from its standard output, on a thread of its own."""
-        self._record.add(self.name, life, told.pop("event", "said"), **told)
+    def on_report(self, report, life):
+        """Handles an object from its standard output, on a thread of its own."""
+        self._record.add(self.name, life, report.pop("event", "report"), **report)
 
-    def introduces(self):
-        """By what others, or people, know it, once it has been started."""
+    def identity(self):
+        """The name by which other nodes know it, once it has been started."""
         return {"pid": self.pid}
 
     def may_end(self, status, errors):
-        """Whether it may end with this by itself, under faults."""
+        """Whether it may end with this status by itself, under faults."""
         del status, errors
         return False
 
@@ -63,7 +63,7 @@ class Victim:
         self._errors = errors
         self._pauses = 0
         self._limits = []
-        self._record.add(self.name, self.life, "started", **self.introduces())
+        self._record.add(self.name, self.life, "started", **self.identity())
         self._reader = threading.Thread(target=self._read, args=(self._process.stdout, self.life), daemon=True)
         self._reader.start()
 
@@ -73,9 +73,9 @@ class Victim:
     def read_objects(self, lines, life):
         for line in lines:
             try:
-                self.said(json.loads(line), life)
+                self.on_report(json.loads(line), life)
             except (ValueError, TypeError, AttributeError):  # no JSON, or no object
-                self._record.add(self.name, life, "nonsense", line=line)
+                self._record.add(self.name, life, "not_json", line=line)
 
     @property
     def pid(self):
@@ -86,7 +86,7 @@ class Victim:
         return self._process is not None and self._process.poll() is None
 
     def reap(self):
-        """To be called often: notes the end of its process, once, and returns whether it just did."""
+        """To be called often: records the end of its process, once, and returns whether it has just ended."""
         if self._process is None or self._process.poll() is None:
             return False
         self._reader.join(promises.LOAD_S)
@@ -101,7 +101,7 @@ class Victim:
         return True
 
     def kill(self):
-        """Gone when this returns, and nobody has been told."""
+        """When this returns the process is gone, and nothing was notified."""
         if not self.alive:
             return
         self._record.add(self.name, self.life, "killed")
@@ -109,13 +109,13 @@ class Victim:
         self._process.wait()
         self.reap()
 
-    def tell_to_end(self):
+    def ask_to_end(self):
         if self.alive:
-            self._record.add(self.name, self.life, "told_to_end")
+            self._record.add(self.name, self.life, "signalled")
             self._process.send_signal(signal.SIGTERM)
 
     def pause(self):
-        """As often as it is paused it has to be resumed."""
+        """It continues after as many resume() calls."""
         self._pauses += 1
         if self.alive:
             self._process.send_signal(signal.SIGSTOP)
@@ -128,7 +128,7 @@ class Victim:
     # --- What it uses
 
     def measure(self):
-        """Notes its memory and descriptors."""
+        """Records its memory and descriptors."""
         if not self.alive:
             return
         with open(f"/proc/{self.pid}/statm", encoding="ascii") as statm:
@@ -140,7 +140,7 @@ class Victim:
         return len(os.listdir(f"/proc/{self.pid}/fd"))
 
     def limit_descriptors(self, count):
-        """Those that it already has it keeps. Returns how to lift that; the last to do so does."""
+        """Open descriptors stay open. Returns a function that removes the limit; the last one to be called does."""
         life, pid = self.life, self.pid
         if not self._limits:
             self._limit_before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
@@ -157,7 +157,7 @@ class Victim:
 
 
 class Server(Victim):
-    """`muster serve`. It remembers nothing when it is started again, at the same address."""
+    """`muster serve`. A restarted one has no data, and the same address."""
 
     PORT = 29400
     NO_PORT_FILE = "cannot write the port file"
@@ -165,21 +165,21 @@ class Server(Victim):
     def __init__(self, muster, port_file, *rest, **more):
         super().__init__("server", *rest, **more)
         self._muster, self._port_file = muster, port_file
-        self.spared = False  # whether faults leave it alone
+        self.spared = False  # whether it is exempt from faults
 
     def command(self):
         return (self._muster, "serve", "--listen", f"{self.machine.address}:{self.PORT}", "--json", "--port-file",
                 self._port_file, "--handshake-seconds", str(promises.HANDSHAKE_S))
 
-    def said(self, told, life):
-        self._record.add(self.name, life, "up" if "port" in told else "said", **told)
+    def on_report(self, report, life):
+        self._record.add(self.name, life, "up" if "port" in report else "report", **report)
 
     def may_end(self, status, errors):
         return status == 1 and self.NO_PORT_FILE in errors and "No space left" in errors
 
 
 class Node(Victim):
-    """`muster rendezvous`, which follows every round."""
+    """`muster rendezvous`, which joins every round."""
 
     # On c10d a store that does not answer ends a node, as it ends PyTorch's agents: 3 timed out, 4 no server.
     C10D_MAY_END = (3, 4)
@@ -198,29 +198,29 @@ class Node(Victim):
 
     @property
     def node_name(self):
-        """As the others are told, but for the random number at its end."""
+        """The name that other nodes see, without the random number at its end."""
         return f"{self.machine.address}_{self.pid}_"
 
     def is_spare_of(self, number):
         with open(self._errors, encoding="utf-8", errors="replace") as lines:
             return last_is_a_spare_of(lines.read(), number)
 
-    def introduces(self):
-        return {**super().introduces(), "node": self.node_name}
+    def identity(self):
+        return {**super().identity(), "node": self.node_name}
 
     def may_end(self, status, errors):
         if status in (1, 4) and "too many open files" in errors.lower():
-            return True  # it could not open its log, reach the store of its round, or serve its workers; and said why
+            return True  # it could not open its log, reach its round's store, or serve its workers, and reported it
         return self._run.backend == "c10d" and status in self.C10D_MAY_END
 
 
 def last_is_a_spare_of(errors, number):
-    """Whether a node waits as a spare of that round. It writes what it waits for whenever that changes."""
+    """Whether a node waits as a spare of that round. It prints what it waits for whenever that changes."""
     return errors.rpartition("muster: ")[2].startswith(f"a spare: round {number} is full")
 
 
 def await_end(victims, seconds):
-    """Until none of them is alive, or the time is over. Returns those who are."""
+    """Waits until all of them have ended, or the time is over. Returns those that are still alive."""
     until = time.monotonic() + seconds
     while time.monotonic() < until and any(victim.alive for victim in victims):
         for victim in victims:

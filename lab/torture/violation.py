@@ -1,4 +1,4 @@
-"""Something that must not be."""
+"""A violation of a promise."""
 
 import dataclasses
 
@@ -6,7 +6,7 @@ import dataclasses
 @dataclasses.dataclass(frozen=True)
 class Violation:
     what: str
-    events: tuple  # that contradict each other
+    events: tuple  # the events that contradict each other
 
     def __str__(self):
         return "\n".join([self.what, *(f"    {event}" for event in self.events)])

@@ -1,9 +1,10 @@
-"""A worker of a job that is struck, as a program: says who it is, in one line, and works on until it is ended, or the
-file FINISH is there: then it ends well.
+"""A worker of a job under attack, as a program. It reports itself in one line, and works until it is ended. If the file
+FINISH exists, it ends with status 0.
 
     python3 -I -S lab/torture/worker.py FINISH [WORD...]
 
-Words: `deaf` to SIGTERM; `parent` of a process that leaves its session, is as deaf, and never ends by itself.
+Words: `deaf` ignores SIGTERM; `parent` starts a process that leaves its session, ignores SIGTERM, and never ends by
+itself.
 """
 
 import json
@@ -23,7 +24,7 @@ def leave_a_child():
     os.setsid()
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     nowhere = os.open(os.devnull, os.O_RDWR)
-    for stream in range(3):  # no process may wait for the end of our output because of it
+    for stream in range(3):  # otherwise readers of our output would wait for its end
         os.dup2(nowhere, stream)
     os.execvp("sleep", ["sleep", "100000"])
 
@@ -35,7 +36,7 @@ def main(finish, *words):
         leave_a_child()
     account = {name.lower(): int(os.environ[name]) for name in NUMBERS}
     account |= {"event": "worker", "pid": os.getpid(), "master_addr": os.environ["MASTER_ADDR"]}
-    os.write(1, (json.dumps(account) + "\n").encode())  # one write: many workers write there
+    os.write(1, (json.dumps(account) + "\n").encode())  # one write: many workers write to this stream
     while not os.path.exists(finish):
         time.sleep(LOOK_S)
 

@@ -12,7 +12,7 @@ def has_workers(fleet):
 
 
 class WorkerFault(Fault):
-    """Of some launchers; of each, one of its workers or all."""
+    """Strikes workers of some launchers: one of each, or all."""
 
     fits = staticmethod(has_workers)
 
@@ -35,11 +35,11 @@ class WorkerFault(Fault):
 
 
 class KillWorkers(WorkerFault):
-    """kill -9: their nodes pay with a restart each, and all begin again."""
+    """kill -9: each of their nodes spends a restart, and all begin again."""
 
     def __init__(self, *rest):
         super().__init__(*rest)
-        self.says = f"kill -9 {self._whose}, watched for"
+        self.label = f"kill -9 {self._whose}, watched for"
 
     def begin(self):
         for victim, pids in self.chosen():
@@ -50,11 +50,11 @@ class KillWorkers(WorkerFault):
 
 
 class PauseWorkers(WorkerFault):
-    """They stand still. Nobody is told, and nothing follows from it."""
+    """They stand still. No process is notified, and nothing follows from it."""
 
     def __init__(self, *rest):
         super().__init__(*rest)
-        self.says = f"pause {self._whose}"
+        self.label = f"pause {self._whose}"
 
     def begin(self):
         for victim, pids in self.chosen():

@@ -1,13 +1,14 @@
-"""How long torchrun's handlers take to form a round: the plug-in `muster` beside torch's own c10d.
+"""How long torchrun's handlers take to form a round: the plug-in `muster` compared with torch's own
+c10d.
 
     python bench/formation.py [--handlers 16 64] [--repetitions 5] [--json FILE]
 
-Every handler is in a process of its own, as under torchrun, and made through torch's registry. A
-server of the backend's kind runs outside, in one more process. The clock runs from the moment when
-all handlers, constructed before, are released together, to the moment when the last of them has its
-RendezvousInfo. Both backends take turns in the same run, under the same load.
+Every handler is in a process of its own, as under torchrun, and is made through torch's registry. A
+server of the backend's kind runs in one more process. All handlers are constructed first. The time
+begins when they are released together, and ends when the last of them has its RendezvousInfo. Both
+backends take turns in the same run, under the same load.
 
-Processes are forked from one that has torch loaded: 64 times torch would measure the disk.
+Processes are forked from one that has torch loaded: otherwise the disk would be measured.
 """
 
 from __future__ import annotations
@@ -40,27 +41,27 @@ REPORT = struct.Struct("dii")  # When it had its place, by the machine's clock; 
 
 
 class Child:
-    """A fork that runs `work` and tells through a pipe."""
+    """A fork that runs `work` and reports through a pipe."""
 
     def __init__(self, work: Callable[[int], None]) -> None:
-        self.hears, tells = os.pipe()
+        self.reader, writer = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
             status = 1
             try:
-                os.close(self.hears)
-                work(tells)
+                os.close(self.reader)
+                work(writer)
                 status = 0
             except BaseException:  # noqa: BLE001 - or the fork would go on as its parent
                 sys.excepthook(*sys.exc_info())
             finally:
                 sys.stderr.flush()
                 os._exit(status)
-        os.close(tells)
+        os.close(writer)
 
-    def told(self, size: int) -> bytes:
-        ready, _, _ = select.select([self.hears], [], [], PATIENCE_S)
-        found = os.read(self.hears, size) if ready else b""
+    def receive(self, size: int) -> bytes:
+        ready, _, _ = select.select([self.reader], [], [], PATIENCE_S)
+        found = os.read(self.reader, size) if ready else b""
         if len(found) != size:
             raise SystemExit("formation: a process of the benchmark has failed; see above")
         return found
@@ -68,22 +69,22 @@ class Child:
     def end(self, is_asked: bool = True) -> None:
         if not is_asked:
             os.kill(self.pid, signal.SIGKILL)
-        os.close(self.hears)
+        os.close(self.reader)
         os.waitpid(self.pid, 0)
 
 
 def serve(backend: str) -> tuple[Child, int]:
-    def work(tells: int) -> None:
+    def work(writer: int) -> None:
         server: Any
         if backend == "c10d":
             server = dist.TCPStore(ADDRESS, 0, is_master=True, wait_for_workers=False)
         else:
             server = muster.StoreServer(host=ADDRESS, port=0)
-        os.write(tells, struct.pack("i", server.port))
+        os.write(writer, struct.pack("i", server.port))
         signal.pause()
 
     child = Child(work)
-    return child, struct.unpack("i", child.told(4))[0]
+    return child, struct.unpack("i", child.receive(4))[0]
 
 
 def form(backend: str, port: int, count: int, run_id: str) -> float:
@@ -91,7 +92,7 @@ def form(backend: str, port: int, count: int, run_id: str) -> float:
     gate, opens = os.pipe()
     leave, leaves = os.pipe()
 
-    def node(tells: int) -> None:
+    def node(writer: int) -> None:
         os.close(opens)
         os.close(leaves)
         options = {"is_host": False, "timeout": 900}
@@ -100,20 +101,20 @@ def form(backend: str, port: int, count: int, run_id: str) -> float:
                 backend, f"{ADDRESS}:{port}", run_id, count, count, ADDRESS, **options
             )
         )
-        os.write(tells, b"!")
-        os.read(gate, 1)  # until it is closed
+        os.write(writer, b"!")
+        os.read(gate, 1)  # until its pipe is closed
         info = handler.next_rendezvous()
-        os.write(tells, REPORT.pack(time.monotonic(), info.rank, info.world_size))
+        os.write(writer, REPORT.pack(time.monotonic(), info.rank, info.world_size))
         os.read(leave, 1)
 
     nodes = [Child(node) for _ in range(count)]
     is_done = False
     try:
         for each in nodes:
-            each.told(1)
+            each.receive(1)
         released = time.monotonic()
         os.close(opens)
-        reports = [REPORT.unpack(each.told(REPORT.size)) for each in nodes]
+        reports = [REPORT.unpack(each.receive(REPORT.size)) for each in nodes]
         os.close(leaves)
         is_done = True
     finally:
@@ -136,7 +137,7 @@ def measure(counts: list[int], repetitions: int) -> list[dict[str, Any]]:
                 server, port = serve(backend)
                 try:
                     times[backend].append(form(backend, port, count, f"{count}-{repetition}"))
-                finally:  # it would outlive us
+                finally:  # otherwise it would outlive this process
                     server.end(is_asked=False)
         c10d, ours = (statistics.median(times[backend]) for backend in BACKENDS)
         rows.append({"handlers": count, "seconds": times, "ratio": c10d / ours})
@@ -157,7 +158,7 @@ def main() -> None:
     words.add_argument("--repetitions", type=int, default=5, metavar="N")
     words.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write all figures there")
     options = words.parse_args()
-    gc.freeze()  # forks share what is there
+    gc.freeze()  # forks share the imported modules
     print(f"{'handlers':>8}  {'backend':<8}{'median ms':>10}{'min ms':>10}{'max ms':>10}   faster")
     rows = measure(options.handlers, options.repetitions)
     if options.json:

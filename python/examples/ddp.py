@@ -3,7 +3,7 @@
     muster run --standalone --nproc-per-node 2 ddp.py
     torchrun --rdzv-backend=muster --rdzv-endpoint=host0:29400 --nnodes=2 --nproc-per-node=2 ddp.py
 
-The script is PyTorch's alone: what is muster's is how the workers meet.
+The script uses only PyTorch; muster is the launcher or the rendezvous.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def main() -> None:
     if rank == 0:
         print(f"{world} workers learned {weights} in {steps} steps, loss {loss.item():.4f}")
     dist.barrier()
-    del model  # It uses the group, and goes first.
+    del model  # It uses the group, so it is destroyed first.
     dist.destroy_process_group()
 
 

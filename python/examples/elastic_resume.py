@@ -1,9 +1,9 @@
-"""Training that goes on after a node is lost. On each of two nodes:
+"""Training that continues after a node is lost. On each of two nodes:
 
     muster run --nnodes 1:2 --rdzv-id job7 --rdzv-endpoint host0:29400 elastic_resume.py model.pt
 
-When nodes come or go, the workers of all nodes are started again, with new ranks. So the script
-begins with what it did last: the checkpoint, on a disk that all nodes see.
+When nodes come or go, the workers of all nodes restart with new ranks. So the script begins with
+its last checkpoint, on a disk that all nodes see.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def load(file: pathlib.Path, model: torch.nn.Module, optimizer: torch.optim.Opti
 def save(
     file: pathlib.Path, epoch: int, model: torch.nn.Module, optimizer: torch.optim.Optimizer
 ) -> None:
-    """Whole or not at all, whenever the machine goes down."""
+    """Writes the old state or the new one, never a part."""
     unfinished = file.with_name(f"{file.name}.{os.getpid()}")
     kept = {"epoch": epoch, "model": model.state_dict(), "optimizer": optimizer.state_dict()}
     torch.save(kept, unfinished)
@@ -61,13 +61,13 @@ def main() -> None:
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        time.sleep(options.seconds)  # Stands for more work than this.
+        time.sleep(options.seconds)  # A placeholder for more work.
         if rank == 0:
             save(options.checkpoint, epoch, model.module, optimizer)
             print(f"epoch {epoch} is done, loss {loss.item():.4f}", flush=True)
-    # Nobody leaves before the last checkpoint is there.
+    # No worker leaves before the last checkpoint is written.
     dist.barrier()
-    del model  # It uses the group, and goes first.
+    del model  # It uses the group, so it is destroyed first.
     dist.destroy_process_group()
 
 

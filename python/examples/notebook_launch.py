@@ -1,4 +1,4 @@
-"""A job in a notebook: the cells of one, to be pasted or opened as one (each # %% is a cell).
+"""A job in a notebook: each # %% is a cell. Paste the cells, or open the file as a notebook.
 
 python notebook_launch.py
 """
@@ -15,7 +15,7 @@ import muster
 darts = 200_000
 
 
-# %% A function of the notebook: it travels to the workers as it is, with what it refers to.
+# %% A function of the notebook is sent to the workers, with everything that it refers to.
 def throw(seed: int) -> float:
     import os
     import random

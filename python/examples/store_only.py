@@ -13,12 +13,12 @@ import muster
 
 
 def work(rank: int, size: int, port: int) -> None:
-    """What each process does; all of them are clients of one server."""
+    """The work of each process; all of them are clients of one server."""
     store = muster.TCPStore("127.0.0.1", port, timeout=datetime.timedelta(seconds=60))
-    mine = muster.PrefixStore("example", store)  # Keys of others do not get in its way.
+    mine = muster.PrefixStore("example", store)  # Other keys are separate from these.
 
     mine.set(f"name/{rank}", f"process {rank}")
-    mine.wait([f"name/{other}" for other in range(size)])  # Until all of them are here.
+    mine.wait([f"name/{other}" for other in range(size)])  # Wait until all are here.
     if rank == 0:
         names = [mine.get(f"name/{other}").decode() for other in range(size)]
         print("met:", ", ".join(names), flush=True)
@@ -35,9 +35,9 @@ def work(rank: int, size: int, port: int) -> None:
 
 def main() -> None:
     size = int(sys.argv[1]) if len(sys.argv) > 1 else 3
-    # On a free port, for this machine alone. TCPStores of PyTorch could be its clients, too.
+    # On a free port, for this machine only. PyTorch's TCPStores could be its clients, too.
     server = muster.StoreServer("127.0.0.1")
-    # A store cannot be used by a fork of the process that opened it: start processes afresh.
+    # A fork of the process that opened a store cannot use it: start new processes.
     processes = [
         multiprocessing.get_context("spawn").Process(target=work, args=(rank, size, server.port))
         for rank in range(size)

@@ -35,17 +35,7 @@ std::string Utf8(nb::handle text, const char* argument) {
   return {bytes, static_cast<size_t>(size)};
 }
 
-/// timedelta has no C interface that works for every Python and under the stable ABI.
-bool IsTimedelta(nb::handle given) {
-  // Looked up once; kept until the process ends, hence never a leak to report.
-  static PyObject* const timedelta = [] {
-    const nb::object type = nb::module_::import_("datetime").attr("timedelta");
-    return type.inc_ref().ptr();
-  }();
-  return PyObject_IsInstance(given.ptr(), timedelta) == 1;
-}
-
-/// "key 3" of "keys": which element it was.
+/// "key 3" of "keys": which element was wrong.
 std::string ElementName(const char* argument, Py_ssize_t index) {
   return std::string(argument) + "[" + std::to_string(index) + "]";
 }
@@ -53,7 +43,8 @@ std::string ElementName(const char* argument, Py_ssize_t index) {
 template <typename Convert>
 std::vector<std::string> Elements(nb::handle given, const char* argument, const char* wanted,
                                   Convert&& convert) {
-  // A str is a sequence of str, but nobody who passes one for several means its characters.
+  // A str is a sequence of str, but a caller that passes one for several keys does not mean its
+  // characters.
   if (PyUnicode_Check(given.ptr()) || PyBytes_Check(given.ptr()) ||
       PyByteArray_Check(given.ptr())) {
     RaiseWrongType(argument, wanted, given);
@@ -84,6 +75,16 @@ void RaiseWrongType(const char* argument, const char* wanted, nb::handle given) 
   throw nb::python_error();
 }
 
+// timedelta has no C interface that works for every Python and under the stable ABI.
+bool IsTimedelta(nb::handle given) {
+  // Looked up once; kept until the process ends, hence never a leak to report.
+  static PyObject* const timedelta = [] {
+    const nb::object type = nb::module_::import_("datetime").attr("timedelta");
+    return type.inc_ref().ptr();
+  }();
+  return PyObject_IsInstance(given.ptr(), timedelta) == 1;
+}
+
 std::string Text(nb::handle given, const char* argument) {
   if (PyUnicode_Check(given.ptr()) == 0) RaiseWrongType(argument, "a str", given);
   return Utf8(given, argument);
@@ -91,7 +92,7 @@ std::string Text(nb::handle given, const char* argument) {
 
 std::string Bytes(nb::handle given, const char* argument) {
   if (PyUnicode_Check(given.ptr())) {
-    // What list_keys() made of a key that was not UTF-8 is that key again.
+    // list_keys() returns a key that is not UTF-8 with surrogates; they become that key again.
     const nb::object bytes =
         nb::steal(PyUnicode_AsEncodedString(given.ptr(), "utf-8", "surrogateescape"));
     if (!bytes.is_valid()) {
@@ -116,7 +117,7 @@ bool Flag(nb::handle given, const char* argument) {
 }
 
 int64_t Integer(nb::handle given, const char* argument, int64_t least, int64_t most) {
-  // What numpy and torch call integers has __index__; a bool has it, too, and is none.
+  // Integers of numpy and torch have __index__; a bool has it, too, and is refused.
   if (PyBool_Check(given.ptr()) || PyIndex_Check(given.ptr()) == 0) {
     RaiseWrongType(argument, "an int", given);
   }
@@ -146,12 +147,12 @@ milliseconds Time(nb::handle given, const char* argument) {
       seconds = std::numeric_limits<double>::infinity();
     }
   }
-  // A century: what is above cannot be meant, and would not survive being added to a clock.
+  // A century: larger values are mistakes, and would overflow when they are added to a clock.
   static constexpr double kSecondsMax = 100.0 * 366 * 24 * 3600;
   if (!(std::abs(seconds) <= kSecondsMax)) {
     RaiseValue(std::string(argument) + " must be at most a hundred years, not " + Written(given));
   }
-  // Away from zero: a wait of 0.1 ms is not one without a limit.
+  // Rounded away from zero: a wait of 0.1 ms must not become one without a limit.
   const double exact = seconds * 1000;
   return milliseconds(
       static_cast<int64_t>(exact < 0 ? std::floor(exact) : std::ceil(exact - 1e-6)));

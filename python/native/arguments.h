@@ -1,5 +1,5 @@
-// From Python's objects to ours. Who is given the wrong thing says which argument it was, what was
-// wanted and what came.
+// From Python's objects to ours. The error for a wrong argument names the argument, what was
+// expected and what was given.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -15,8 +15,8 @@ namespace muster::python {
 namespace nb = nanobind;
 using std::chrono::milliseconds;
 
-/// An argument that our own converter is to see, whatever it is: nanobind would refuse None, and
-/// not say which argument it was.
+/// An argument that our own converter must see, whatever it is: nanobind would refuse None without
+/// naming the argument.
 inline auto Any(const char* name) { return nb::arg(name).none(); }
 
 /// nb::python_error (TypeError): "timeout must be a datetime.timedelta or a number of seconds, not
@@ -31,6 +31,7 @@ bool Flag(nb::handle given, const char* argument);
 /// An int (not a bool, not a float) within the bounds; ValueError names them.
 int64_t Integer(nb::handle given, const char* argument, int64_t least = INT64_MIN,
                 int64_t most = INT64_MAX);
+bool IsTimedelta(nb::handle given);
 /// datetime.timedelta, or a number of seconds.
 milliseconds Time(nb::handle given, const char* argument);
 /// A sequence of str.

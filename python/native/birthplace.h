@@ -1,5 +1,5 @@
-// Which process an object was made in. Its fork has the memory, but not the threads and not the say
-// over connections.
+// The process in which an object was made. A fork has its memory, but neither its threads nor its
+// connections.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -18,8 +18,8 @@ namespace muster::python {
 /// Whether an object may be used in a fork of the process that made it.
 enum class InFork { kRefused, kUsable };
 
-/// Owns a T that is bound to its process: in a fork it may not be destroyed, nor be used, unless it
-/// has neither threads nor connections.
+/// Owns a T that belongs to its process. A fork may not destroy it, and may not use it if it has
+/// threads or connections.
 template <typename T>
 class AtHome {
  public:
@@ -42,15 +42,15 @@ class AtHome {
   bool IsHere() const { return getpid() == pid_; }
   InFork in_fork() const { return in_fork_; }
 
-  /// Gives the object up; whoever is in a call of it keeps it until that returns.
+  /// Gives up ownership; a call that is using the object keeps it until it returns.
   void Drop() {
     if (!object_) return;
     if (!IsHere()) {
-      // Its destructor would wait for threads that are not here.
+      // Its destructor would wait for threads that a fork does not have.
       static_cast<void>(new std::shared_ptr<T>(std::move(object_)));
       return;
     }
-    // It may wait: for threads of its own, which may want Python's lock.
+    // It may wait for its own threads, which may need Python's lock.
     const InterpreterVisit visit;
     std::optional<nanobind::gil_scoped_release> unlocked;
     if (visit && PyGILState_Check() != 0) unlocked.emplace();

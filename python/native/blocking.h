@@ -1,4 +1,4 @@
-// Calls that may take long: others of Python's threads run meanwhile, and Ctrl-C is heard.
+// Calls that may take long: Python's other threads run meanwhile, and Ctrl-C ends the call.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -11,16 +11,16 @@
 
 namespace muster::python {
 
-/// Whether Python's signal handlers have something to raise; it is raised by who asks. Only the
-/// main thread is ever told of signals. Others are to come to an end when Python does: it ends a
-/// thread that asks for its lock later, wherever in our code that is.
+/// Whether one of Python's signal handlers raises an exception, which the caller then raises. Only
+/// the main thread receives signals. In other threads, a call must end when Python does: Python
+/// ends a thread that requests its lock later, anywhere in our code.
 inline bool IsSignalled() {
   if (PythonEnds()) return true;
   const nanobind::gil_scoped_acquire locked;
   return PyErr_Occurred() != nullptr || PyErr_CheckSignals() != 0;
 }
 
-/// Nobody hears of it: threading drops it.
+/// The exception is not shown: threading drops it.
 [[noreturn]] inline void EndThread() {
   PyErr_SetString(PyExc_SystemExit, "Python ends");
   throw nanobind::python_error();
@@ -30,7 +30,7 @@ inline bool IsSignalled() {
 /// nb::python_error (KeyboardInterrupt) if a signal's handler raised it meanwhile.
 template <typename Call>
 auto Blocking(Call&& call) {
-  const InterpreterVisit visit;  // Python's end waits for us
+  const InterpreterVisit visit;  // the end of Python waits for it
   if (!visit) EndThread();
   const auto run = [&] {
     const nanobind::gil_scoped_release unlocked;
@@ -50,7 +50,7 @@ auto Blocking(Call&& call) {
       return result;
     }
   } catch (...) {
-    // The signal ended the call, or came while it failed: what its handler raised goes first.
+    // The signal ended the call, or came while it failed: the handler's exception has priority.
     raise_if_signalled();
     if (PythonEnds()) EndThread();
     throw;

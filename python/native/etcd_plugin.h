@@ -1,10 +1,7 @@
-// What libmuster_etcd.so offers: the parts of muster that need gRPC, behind one symbol to be looked
-// up.
+// The content of libmuster_etcd.so: the parts of muster that need gRPC, behind one symbol.
 #pragma once
 
 #include <memory>
-#include <optional>
-#include <string>
 
 #include "muster/etcd.h"
 #include "muster/store.h"
@@ -15,13 +12,11 @@ struct EtcdPlugin {
   /// From now on the registry makes the backend "etcd", also under its name "etcd-v2".
   void (*enable)();
   std::shared_ptr<Store> (*open_store)(const EtcdOptions& options);
-  /// Of an EtcdStore; nullopt for all others.
-  std::optional<std::string> (*store_prefix)(const Store& store);
 };
 
 inline constexpr const char* kEtcdPluginSymbol = "muster_etcd_plugin";
 
-/// Loads it, the first time. nb::python_error (ImportError) says what is missing.
+/// Loads it, the first time. nb::python_error (ImportError) names what is missing.
 const EtcdPlugin& LoadEtcd();
 
 }  // namespace muster::python

@@ -14,21 +14,21 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A backend's call that takes longer is not waited for: it has no part in what comes.
+// The end of Python does not wait for a backend's call that takes longer: it has no effect then.
 constexpr auto kVisitMax = 5s;
 
 struct Gate {
   std::atomic<int> visitors = 0;
   std::atomic<bool> is_closed = false;
-  std::atomic<std::thread::id> closed_by{};  // ends the interpreter, and may enter to the last
+  std::atomic<std::thread::id> closed_by{};  // this thread may always enter
   pid_t home = getpid();
   void (*last)() = nullptr;
-  // For the last visitor to tell that it has left. Nobody else takes it: a fork may come any time.
+  // For the last visitor to report that it has left. Only for that: a fork may come at any time.
   std::mutex mutex;
   std::condition_variable left;
 };
 
-// Never destroyed: threads of ours may outlast static objects.
+// Never destroyed: our threads may outlive static objects.
 Gate& TheGate() {
   static Gate& gate = *new Gate;
   return gate;
@@ -39,7 +39,7 @@ void CloseGate() {
   if (gate.last != nullptr) gate.last();
   gate.closed_by = std::this_thread::get_id();
   gate.is_closed = true;
-  if (getpid() != gate.home) return;  // a fork: whoever was inside then is not here
+  if (getpid() != gate.home) return;  // a fork does not have the threads that were inside
   const nb::gil_scoped_release unlocked;
   std::unique_lock lock(gate.mutex);
   gate.left.wait_for(lock, kVisitMax, [&] { return gate.visitors == 0; });
@@ -60,7 +60,7 @@ bool PythonEnds() {
 }
 
 InterpreterVisit::InterpreterVisit() {
-  // First in, then a look at the gate: whoever closes it does the same in the other order.
+  // Enters first, then checks the gate: the thread that closes it does the same in the other order.
   ++TheGate().visitors;
   admitted_ = !PythonEnds();
   if (!admitted_) Leave();
@@ -73,7 +73,7 @@ InterpreterVisit::~InterpreterVisit() {
 SharedObject Share(nb::object object) {
   return {object.release().ptr(), [](PyObject* dropped) {
             const InterpreterVisit visit;
-            if (!visit) return;  // goes with the process
+            if (!visit) return;  // the process ends anyway
             const nb::gil_scoped_acquire locked;
             const PendingError kept;
             Py_DECREF(dropped);

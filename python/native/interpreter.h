@@ -10,8 +10,8 @@ namespace muster::python {
 
 namespace nb = nanobind;
 
-/// While it lives, and if it says yes, the interpreter is there and its lock can be taken. A thread
-/// that asks for the lock of an interpreter that ends is ended by it, in the middle of our code.
+/// While it lives and is true, the interpreter exists and its lock can be taken. When the
+/// interpreter ends, it ends any thread that requests its lock, in the middle of our code.
 class InterpreterVisit {
  public:
   InterpreterVisit();
@@ -25,10 +25,10 @@ class InterpreterVisit {
   bool admitted_;
 };
 
-/// Whether Python ends, and this thread is not the one that ends it.
+/// Whether Python is ending, and this is not the thread that ends it.
 bool PythonEnds();
 
-/// Python's pending exception is put aside, and comes back in the end. Holds the lock.
+/// Puts Python's pending exception aside, and restores it at the end. Holds the lock.
 class PendingError {
  public:
   PendingError() { PyErr_Fetch(&type_, &value_, &trace_); }
@@ -53,7 +53,7 @@ class PendingError {
 using SharedObject = std::shared_ptr<PyObject>;
 SharedObject Share(nb::object object);
 
-/// Calls `last` when Python ends, before its threads are stopped; then nobody is admitted any more.
+/// Calls `last` when Python ends, before its threads are stopped; after that no visit is admitted.
 void WatchInterpreter(nb::module_& module, void (*last)());
 
 }  // namespace muster::python

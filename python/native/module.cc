@@ -6,7 +6,8 @@
 NB_MODULE(_native, module) {
   using namespace muster::python;
   module.doc() = "The native core of muster; its names are found in muster and muster.rendezvous.";
-  // What a daemon thread holds when Python ends is not our leak, but would be called one.
+  // Objects that a daemon thread holds when Python ends are not leaks of ours, but would be
+  // reported as leaks.
   nb::set_leak_warnings(std::getenv("MUSTER_TELL_LEAKS") != nullptr);
   module.attr("__version__") = MUSTER_VERSION;
   BindErrors(module);
@@ -15,5 +16,5 @@ NB_MODULE(_native, module) {
   BindRendezvous(module);
   module.def(
       "load_etcd", [] { LoadEtcd(); },
-      "Makes the backends of etcd known; done by itself where needed.");
+      "Registers the backends of etcd; called automatically where needed.");
 }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "arguments.h"
+#include "errors.h"
 #include "store_objects.h"
 #include "stores.h"
 
@@ -20,18 +21,24 @@ nb::list Keys(const std::vector<std::string>& keys) {
   return list;
 }
 
-/// `use` of the object, with Python's lock. An exception of Python's goes on as nb::python_error,
-/// unless a signal's handler has raised another before: that one is raised in the end.
+/// Calls `use` with the object and the GIL. Store errors are rethrown as C++ store errors, other
+/// exceptions as nb::python_error. An exception that a signal handler raised before takes
+/// precedence.
 template <typename Use>
 auto WithPython(PyObject* object, Use&& use) {
   const InterpreterVisit visit;
   if (!visit) throw StoreError("Python ends: its stores cannot be used any more");
   const nb::gil_scoped_acquire locked;
   PendingError kept;
-  return use(nb::handle(object));
+  try {
+    return use(nb::handle(object));
+  } catch (const nb::python_error& raised) {
+    ThrowAsStoreError(raised);
+    throw;
+  }
 }
 
-/// For messages about what a method returned: "MyStore.get()".
+/// For messages about a method's result: "MyStore.get()".
 std::string ResultOf(nb::handle object, const char* method) {
   return "what " + std::string(Py_TYPE(object.ptr())->tp_name) + "." + method + "() returns";
 }
@@ -72,7 +79,7 @@ void Call(PyObject* its, const char* method, const Arguments&... arguments) {
 
 }  // namespace
 
-// The arguments are functions: they make Python's objects when the lock is held.
+// The arguments are functions: they make Python's objects once the lock is held.
 
 void PythonStore::Set(std::string_view key, std::string_view value) {
   Call(

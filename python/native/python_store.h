@@ -1,5 +1,6 @@
 // A store whose operations are the methods of a Python object: an instance of a class that a user
-// has derived from muster.Store. Any thread may call it, without Python's lock.
+// has derived from muster.Store, or a store of torch's. Any thread may call it, without Python's
+// lock.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -12,7 +13,7 @@ namespace muster::python {
 class PythonStore final : public Store {
  public:
   explicit PythonStore(nb::object object) : object_(Share(std::move(object))) {}
-  /// Without a share in the object: somebody else keeps it, whom Python's collector knows.
+  /// Without owning the object: another object keeps it, which Python's collector knows.
   static std::shared_ptr<PythonStore> Borrowing(nb::handle object) {
     return std::shared_ptr<PythonStore>(
         new PythonStore(SharedObject(object.ptr(), [](PyObject*) {})));

@@ -1,4 +1,4 @@
-// Handlers. muster.rendezvous makes torchelastic's classes of what is bound here.
+// Handlers. muster.rendezvous builds torchelastic's classes from these bindings.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
@@ -13,6 +13,7 @@
 #include "bindings.h"
 #include "birthplace.h"
 #include "blocking.h"
+#include "errors.h"
 #include "etcd_plugin.h"
 #include "muster/dynamic_rendezvous.h"
 #include "muster/network.h"
@@ -28,8 +29,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// A handler, and the turns of its callers: most of ours take one caller at a time, Python has
-/// threads.
+/// A handler and a lock for its callers: most of our handlers take one caller at a time, and Python
+/// has threads.
 struct Turns {
   explicit Turns(RendezvousHandlerPtr its_handler) : handler(std::move(its_handler)) {}
 
@@ -49,7 +50,7 @@ struct Turns {
   Lock TakeTurnIfNeeded() { return handler->AllowsConcurrentCalls() ? Lock() : TakeTurn(); }
 
   RendezvousHandlerPtr handler;
-  // Decided when it is made; later, another thread may be changing what it is read from.
+  // Decided at construction; later, another thread may change the members that it depends on.
   const bool is_host = handler->IsHost();
   std::timed_mutex mutex;
 };
@@ -64,7 +65,7 @@ class NativeHandler {
   Turns& turns() const { return **home_; }
   BackendReference* backend() const { return backend_.get(); }
 
-  /// `work` of the handler, when it is this thread's turn.
+  /// Calls `work` on the handler, when it is this thread's turn.
   template <typename Work>
   auto InTurn(Work work) const {
     Turns& turns = this->turns();
@@ -132,11 +133,10 @@ nb::object CreateDynamic(nb::handle settings, nb::handle store, nb::handle backe
 
 // --- Using them ----------------------------------------------------------------------------------
 
-/// The static rendezvous lets the errors of its store through; in Python every backend says the
-/// same of the same trouble.
+/// The static rendezvous passes its store's errors through; in Python, every backend raises the
+/// same error for the same cause.
 [[noreturn]] void RaiseAsRendezvousError(const char* type, const std::exception& error) {
-  const nb::object errors = nb::module_::import_("muster._native");
-  PyErr_SetString(errors.attr(type).ptr(), error.what());
+  PyErr_SetString(NativeType(type).ptr(), error.what());
   throw nb::python_error();
 }
 
@@ -206,7 +206,7 @@ nb::tuple BuildStoreInfo(nb::handle rank, nb::handle store, nb::handle local_add
 }
 
 nb::tuple ParseEndpoint(nb::handle endpoint, nb::handle default_port) {
-  // None is what launchers pass on that were not given any.
+  // Launchers pass None for options without a value.
   const std::string text = endpoint.is_none() ? "" : Text(endpoint, "endpoint");
   const auto fallback = static_cast<int>(Integer(default_port, "default_port", INT_MIN, INT_MAX));
   const HostAndPort parsed = ParseRendezvousEndpoint(text, fallback);

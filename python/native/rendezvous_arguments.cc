@@ -3,6 +3,7 @@
 #include <string>
 
 #include "arguments.h"
+#include "errors.h"
 
 namespace muster::python {
 
@@ -13,13 +14,16 @@ nb::object Attribute(nb::handle given, const char* name, const char* argument, c
   return given.attr(name);
 }
 
+/// Options of custom backends may be any object. The native backends receive its text, and refuse
+/// that where they read the option.
 ConfigValue OptionValue(nb::handle given, const std::string& option) {
   if (given.is_none()) return std::monostate();
   if (PyBool_Check(given.ptr())) return given.is(Py_True);
   if (PyFloat_Check(given.ptr())) return PyFloat_AsDouble(given.ptr());
   if (PyUnicode_Check(given.ptr())) return Text(given, option.c_str());
   if (PyIndex_Check(given.ptr())) return Integer(given, option.c_str());
-  RaiseWrongType(option.c_str(), "None, a bool, an int, a float or a str", given);
+  if (IsTimedelta(given)) return nb::cast<double>(given.attr("total_seconds")());
+  return Written(given);
 }
 
 RendezvousConfig ConfigOf(nb::handle given) {

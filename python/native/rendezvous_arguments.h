@@ -1,4 +1,4 @@
-// What a rendezvous is made from, out of objects with the attributes of torchelastic's.
+// The parameters of a rendezvous, from objects with the attributes of torchelastic's.
 #pragma once
 
 #include <nanobind/nanobind.h>

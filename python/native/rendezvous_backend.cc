@@ -8,6 +8,7 @@
 
 #include "arguments.h"
 #include "birthplace.h"
+#include "errors.h"
 #include "interpreter.h"
 #include "muster/c10d_rendezvous.h"
 #include "rendezvous_arguments.h"
@@ -21,18 +22,6 @@ thread_local BackendFailures* this_threads_failures = nullptr;
 
 constexpr const char* kWantedBackend =
     "a RendezvousBackend (with name, get_state() and set_state())";
-
-nb::object NativeType(const char* name) {
-  return nb::module_::import_("muster._native").attr(name);
-}
-
-std::string Written(nb::handle object) {
-  const nb::object text = nb::steal(PyObject_Str(object.ptr()));
-  const char* const utf8 = text.is_valid() ? PyUnicode_AsUTF8(text.ptr()) : nullptr;
-  if (utf8 != nullptr) return utf8;
-  PyErr_Clear();
-  return "(which has no text)";
-}
 
 nb::bytes AsBytes(std::string_view bytes) { return nb::bytes(bytes.data(), bytes.size()); }
 
@@ -56,15 +45,22 @@ class PythonBackend final : public RendezvousBackend {
   }
 
   std::optional<StoredState> SetState(std::string_view bytes, const std::any& token) override {
-    return InPython("set_state", [&]() -> std::optional<StoredState> {
+    bool is_silent = false;
+    std::optional<StoredState> stored = InPython("set_state", [&]() -> std::optional<StoredState> {
       const nb::object answer = Object().attr("set_state")(AsBytes(bytes), FromToken(token));
-      if (answer.is_none()) return std::nullopt;
+      is_silent = answer.is_none();
+      if (is_silent) return std::nullopt;
       const nb::tuple parts =
           Parts(answer, 3, "set_state() must return None or (bytes, token, bool)");
       const int was_set = PyObject_IsTrue(parts[2].ptr());
       if (was_set < 0) throw nb::python_error();
       return StoredState{StateIn(parts, "set_state()"), TokenIn(parts), was_set == 1};
     });
+    if (!is_silent) return stored;
+    // The method did not return what is stored.
+    stored = GetState();
+    if (stored) stored->was_set = stored->bytes == bytes;
+    return stored;
   }
 
  private:
@@ -91,7 +87,7 @@ class PythonBackend final : public RendezvousBackend {
     throw nb::python_error();
   }
 
-  // None is no token, here and there.
+  // None is no token, in both directions.
   static std::any TokenIn(const nb::tuple& parts) {
     const nb::object token = parts[1];
     if (token.is_none()) return {};
@@ -124,13 +120,13 @@ class PythonBackend final : public RendezvousBackend {
       throw InterruptedError(std::string("interrupted in ") + method + "()");
     }
     const nb::object value = nb::borrow(raised.value());
-    const bool is_ours = raised.matches(NativeType("RendezvousError"));
+    const bool is_ours = IsA(value, "RendezvousError", kTorchRendezvous);
     const std::string text = is_ours ? Written(value)
                                      : "the rendezvous backend '" + name_ + "' failed in " +
                                            method + "(): " + Py_TYPE(value.ptr())->tp_name + ": " +
                                            Written(value);
     if (caller != nullptr) caller->Keep(value, text);
-    const bool out_of_reach = raised.matches(NativeType("RendezvousConnectionError")) ||
+    const bool out_of_reach = IsA(value, "RendezvousConnectionError", kTorchRendezvous) ||
                               (!is_ours && raised.matches(PyExc_OSError));
     if (out_of_reach) throw RendezvousConnectionError(text);
     throw RendezvousStateError(text);
@@ -140,9 +136,10 @@ class PythonBackend final : public RendezvousBackend {
   const std::string name_;
 };
 
-// --- Ours in Python ------------------------------------------------------------------------------
+// --- muster's backends in Python
+// ------------------------------------------------------------------
 
-/// A backend is called by one thread at a time; in Python, several have it in their hands.
+/// One thread at a time may call a backend; in Python several threads may have it.
 struct SharedBackend {
   std::mutex mutex;
   std::unique_ptr<RendezvousBackend> backend;
@@ -179,7 +176,7 @@ class BackendInPython final : public RendezvousBackend {
   const std::shared_ptr<SharedBackend> shared_;
 };
 
-/// What Python holds.
+/// The object behind Python's class.
 class C10dBackend {
  public:
   explicit C10dBackend(std::unique_ptr<RendezvousBackend> backend)
@@ -198,7 +195,7 @@ nb::object TokenForPython(const std::any& token) {
   return text == nullptr ? nb::none() : nb::object(AsBytes(*text));
 }
 
-/// Whatever is not bytes was not given out by this backend, and fences nothing.
+/// Anything but bytes was not made by this backend, and fences nothing.
 std::any TokenFromPython(nb::handle given) {
   if (given.is_none()) return {};
   if (PyBytes_Check(given.ptr())) return Bytes(given, "token");
@@ -226,7 +223,7 @@ nb::object SetC10dState(const C10dBackend& self, nb::handle state, nb::handle to
 
 nb::tuple CreateBackendAndStore(nb::handle params) {
   const RendezvousParameters parameters = ParametersOf(params);
-  C10dBackendAndStore made = Blocking([&] { return CreateC10dBackend(parameters); });
+  auto made = Blocking([&] { return CreateC10dBackend(parameters); });
   return nb::make_tuple(
       nb::cast(new C10dBackend(std::move(made.first)), nb::rv_policy::take_ownership),
       WrapStore(std::move(made.second)));
@@ -261,7 +258,7 @@ void BackendFailures::RaiseCause(const RendezvousError& error) const {
 
 BackendReference::~BackendReference() {
   const InterpreterVisit visit;
-  if (!visit) return;  // goes with the process
+  if (!visit) return;  // the process ends anyway
   const nb::gil_scoped_acquire locked;
   const PendingError kept;
   Clear();

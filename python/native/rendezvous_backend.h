@@ -1,4 +1,5 @@
-// Rendezvous backends across the border: a Python class as a backend of ours, and ours in Python.
+// Rendezvous backends in both directions: a Python class as a C++ backend, and C++ backends in
+// Python.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -18,8 +19,8 @@ namespace nb = nanobind;
 void BindRendezvousBackends(nb::module_& module);
 
 /// The one reference to a Python backend, where Python's garbage collector finds it: a backend may
-/// well refer to its handler, if only by the traceback of an error. Any thread may drop it; all
-/// else needs the lock.
+/// refer to its handler, if only through the traceback of an error. Any thread may drop it;
+/// everything else needs the lock.
 class BackendReference {
  public:
   explicit BackendReference(nb::object object) : object_(object.release().ptr()) {}
@@ -37,15 +38,15 @@ class BackendReference {
 
 struct GivenBackend {
   std::unique_ptr<RendezvousBackend> backend;
-  std::shared_ptr<BackendReference> reference;  ///< Null if the backend is one of ours.
+  std::shared_ptr<BackendReference> reference;  ///< Null if the backend is a C++ one.
 };
 
-/// One of ours, or any object with `name`, `get_state()` and `set_state()`. TypeError if it is
+/// A C++ backend, or any object with `name`, `get_state()` and `set_state()`. TypeError if it is
 /// neither.
 GivenBackend BackendOf(nb::handle given);
 
-/// While it lives, what a Python backend raises on this thread is kept, so that the caller gets
-/// that and not only its text. Holds the lock when it is made and destroyed.
+/// While it lives, exceptions of a Python backend on this thread are kept, so that the caller gets
+/// the exception and not only its text. Holds the lock when it is made and destroyed.
 class BackendFailures {
  public:
   BackendFailures();
@@ -53,11 +54,11 @@ class BackendFailures {
   BackendFailures(const BackendFailures&) = delete;
   BackendFailures& operator=(const BackendFailures&) = delete;
 
-  /// The one of this thread; null: nobody in Python is waiting for it.
+  /// That of this thread; null: no Python code is waiting for it.
   static BackendFailures* Here();
 
   void Keep(nb::handle raised, std::string text);
-  /// nb::python_error if `error` is what became of something that Python code raised.
+  /// nb::python_error if `error` was caused by an exception of Python code.
   void RaiseCause(const RendezvousError& error) const;
 
  private:
@@ -66,7 +67,7 @@ class BackendFailures {
   std::string text_;
 };
 
-/// Blocking(), for calls that may come back to Python through a backend.
+/// Blocking(), for calls that may call Python through a backend.
 template <typename Call>
 auto CallingBackend(Call&& call) {
   const BackendFailures failures;

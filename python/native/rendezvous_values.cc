@@ -1,4 +1,4 @@
-// What a rendezvous tells: membership events, wait reports, and the records of its steps.
+// The reports of a rendezvous: membership events, wait reports, and the records of its steps.
 #include "rendezvous_values.h"
 
 #include <nanobind/stl/chrono.h>
@@ -25,7 +25,7 @@ void BindMembershipEvent(nb::module_& module) {
   nb::enum_<Kind>(bound, "Kind", "What happened.")
       .value("MEMBER_LOST", Kind::kMemberLost, "A member died or fell silent.")
       .value("NODES_WAITING", Kind::kNodesWaiting, "Nodes wait for the next round.")
-      .value("PLACE_LOST", Kind::kPlaceLost, "The others go on without this node.")
+      .value("PLACE_LOST", Kind::kPlaceLost, "The others continue without this node.")
       .value("CLOSED", Kind::kClosed, "The rendezvous is closed.");
   bound
       .def(
@@ -46,7 +46,8 @@ void BindMembershipEvent(nb::module_& module) {
       .def_ro("kind", &MembershipEvent::kind)
       .def_ro("round", &MembershipEvent::round)
       .def_ro("waiting", &MembershipEvent::waiting, "How many nodes wait for the next round.")
-      .def_ro("who", &MembershipEvent::who, "The node that was lost, or who closed.")
+      .def_ro("who", &MembershipEvent::who,
+              "The node that was lost, or that closed the rendezvous.")
       .def_ro("why", &MembershipEvent::why)
       .def("__str__", &MembershipEvent::ToString)
       .def("__repr__", [](const MembershipEvent& event) {
@@ -56,16 +57,18 @@ void BindMembershipEvent(nb::module_& module) {
 
 void BindWaitReport(nb::module_& module) {
   using Phase = WaitReport::Phase;
-  nb::class_<WaitReport> bound(module, "WaitReport",
-                               "Whom a rendezvous is waiting for, and why; str() is one sentence.");
-  nb::enum_<Phase>(bound, "Phase", "How far the wait has come.")
-      .value("IDLE", Phase::kIdle, "Nobody is waiting here.")
-      .value("CONTACT", Phase::kContact, "The backend has not yet said how things stand.")
+  nb::class_<WaitReport> bound(
+      module, "WaitReport", "Which nodes a rendezvous waits for, and why; str() is one sentence.");
+  nb::enum_<Phase>(bound, "Phase", "The phase of the wait.")
+      .value("IDLE", Phase::kIdle, "No call is waiting.")
+      .value("CONTACT", Phase::kContact, "The backend has not answered yet.")
       .value("FORMING", Phase::kForming, "Too few nodes yet.")
       .value("LAST_CALL", Phase::kLastCall, "Enough; more may come until the last call is over.")
-      .value("NEXT_ROUND", Phase::kNextRound, "Came late; the members must leave their round.")
+      .value("NEXT_ROUND", Phase::kNextRound,
+             "The node came late; the members must leave their round.")
       .value("SPARE", Phase::kSpare, "The round is full.")
-      .value("BOOTSTRAP", Phase::kBootstrap, "Rank 0 has yet to say where its store is.")
+      .value("BOOTSTRAP", Phase::kBootstrap,
+             "Rank 0 has not published the address of its store yet.")
       .value("COMPLETE", Phase::kComplete, "In a round.")
       .value("CLOSED", Phase::kClosed);
   bound.def(nb::init<>())
@@ -75,16 +78,18 @@ void BindWaitReport(nb::module_& module) {
       .def_ro("min_nodes", &WaitReport::min_nodes)
       .def_ro("max_nodes", &WaitReport::max_nodes)
       .def_ro("here", &WaitReport::here, "Nodes in the round.")
-      .def_ro("joined", &WaitReport::joined, "Them, or the first of them, in rank order.")
-      .def_ro("waiting", &WaitReport::waiting, "For the next round.")
+      .def_ro("joined", &WaitReport::joined, "These nodes, or the first of them, in rank order.")
+      .def_ro("waiting", &WaitReport::waiting, "Nodes that wait for the next round.")
       .def_ro("spares", &WaitReport::spares)
-      .def_ro("expected", &WaitReport::expected, "Known, but not back from the last round.")
-      .def_ro("silent", &WaitReport::silent, "Have missed a heartbeat.")
-      .def_ro("trouble", &WaitReport::trouble, "What keeps this node from its backend.")
-      .def_ro("first", &WaitReport::first, "The round's rank 0, while it is waited for.")
+      .def_ro("expected", &WaitReport::expected,
+              "Nodes of the last round that have not joined again.")
+      .def_ro("silent", &WaitReport::silent, "Nodes that have missed a heartbeat.")
+      .def_ro("trouble", &WaitReport::trouble,
+              "The error that separates this node from its backend.")
+      .def_ro("first", &WaitReport::first, "The round's rank 0, while the call waits for it.")
       .def_ro("awaited", &WaitReport::awaited, "Nodes that must still come, or leave.")
       .def_ro("last_call_left", &WaitReport::last_call_left)
-      .def_ro("time_left", &WaitReport::time_left, "Until the waiting call gives up.")
+      .def_ro("time_left", &WaitReport::time_left, "Time until the waiting call times out.")
       .def("__str__", &WaitReport::ToString)
       .def("__repr__", [](const WaitReport& report) {
         return "<muster.rendezvous.WaitReport: " + report.ToString() + ">";
@@ -146,7 +151,7 @@ void BindRendezvousValues(nb::module_& module) {
   BindMembershipEvent(module);
   BindWaitReport(module);
   BindEvents(module);
-  // The sink belongs to Python, and goes with it.
+  // The sink belongs to Python, and ends with it.
   WatchInterpreter(module, [] { SetRendezvousEventSink({}); });
 }
 

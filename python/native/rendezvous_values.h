@@ -1,4 +1,4 @@
-// What a rendezvous tells, as Python classes; defined once, when the module is loaded.
+// The reports of a rendezvous, as Python classes; defined once, when the module is loaded.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -19,7 +19,7 @@ namespace {
 
 std::string Repr(const std::string& text) { return nb::repr(ToText(text)).c_str(); }
 
-/// std::invalid_argument comes from our core; here it is told which argument it was.
+/// std::invalid_argument comes from the core; here the name of the argument is added.
 template <typename Call>
 auto Naming(const char* argument, Call&& call) {
   try {
@@ -33,19 +33,19 @@ auto Naming(const char* argument, Call&& call) {
 
 struct TcpArguments {
   nb::handle host_name, port, world_size, is_master, timeout, wait_for_workers, multi_tenant,
-      master_listen_fd, use_libuv;
+      master_listen_fd;
 };
 
 TcpStoreOptions TcpOptions(const TcpArguments& given) {
   TcpStoreOptions options;
   options.is_server = Flag(given.is_master, "is_master");
-  // Only who listens can leave the choice to the kernel.
+  // Only a server can leave the choice to the kernel.
   const int64_t port_min = options.is_server ? 0 : 1;
   options.port = static_cast<uint16_t>(Integer(given.port, "port", port_min, UINT16_MAX));
   if (!given.world_size.is_none()) {
-    // As in torch: below zero means that it is not known.
+    // As in torch: below zero means unknown.
     const int64_t size = Integer(given.world_size, "world_size", INT_MIN, INT_MAX);
-    if (size == 0) throw nb::value_error("world_size must be above zero, or None, not 0");
+    if (size == 0) throw nb::value_error("world_size: TCPStore world size cannot be 0");
     if (size > 0) options.world_size = static_cast<int>(size);
   }
   if (!given.timeout.is_none()) options.timeout = Time(given.timeout, "timeout");
@@ -55,7 +55,6 @@ TcpStoreOptions TcpOptions(const TcpArguments& given) {
     const int64_t fd = Integer(given.master_listen_fd, "master_listen_fd", 0, INT_MAX);
     if (options.is_server) options.server.listen_fd = static_cast<int>(fd);
   }
-  if (!given.use_libuv.is_none()) Flag(given.use_libuv, "use_libuv");
   return options;
 }
 
@@ -63,11 +62,11 @@ void InitTcp(TcpStoreObject* self, nb::handle host_name, nb::handle port, nb::ha
              nb::handle is_master, nb::handle timeout, nb::handle wait_for_workers,
              nb::handle multi_tenant, nb::handle master_listen_fd, nb::handle use_libuv) {
   const std::string host = Text(host_name, "host_name");
-  const TcpStoreOptions options =
-      TcpOptions({host_name, port, world_size, is_master, timeout, wait_for_workers, multi_tenant,
-                  master_listen_fd, use_libuv});
+  const TcpStoreOptions options = TcpOptions({host_name, port, world_size, is_master, timeout,
+                                              wait_for_workers, multi_tenant, master_listen_fd});
+  const bool wants_libuv = use_libuv.is_none() || Flag(use_libuv, "use_libuv");
   const auto store = Blocking([&] { return std::make_shared<TcpStore>(host, options); });
-  new (self) TcpStoreObject(store, store->host(), store->port(), store->is_server());
+  new (self) TcpStoreObject(store, store->host(), store->port(), store->is_server(), wants_libuv);
 }
 
 void BindTcpStore(nb::module_& module) {
@@ -75,13 +74,13 @@ void BindTcpStore(nb::module_& module) {
       module, "TCPStore",
       "A client of a store server: of a StoreServer, of torch's TCPStore, or of its own.\n\n"
       "With is_master=True the server is started here, on `port` (0: any that is free; the\n"
-      "attribute `port` tells), and lives as long as this object. With multi_tenant=True it is\n"
+      "attribute `port` has it), and lives as long as this object. With multi_tenant=True it is\n"
       "shared with other TCPStores of this process on the same port; master_listen_fd is a socket\n"
-      "that is already bound, and is taken over.\n\n"
-      "With a world_size each TCPStore counts itself in, and the one with the server returns only\n"
+      "that is already bound, and that the store then owns.\n\n"
+      "With a world_size each TCPStore counts itself, and the one with the server returns only\n"
       "when all are there, unless wait_for_workers=False. `timeout` limits connecting, and is the\n"
       "store's timeout afterwards. There is one server: use_libuv changes nothing.\n\n"
-      "Raises DistNetworkError if nobody answers, StoreTimeoutError if the others do not come.");
+      "Raises DistNetworkError if no server answers, StoreTimeoutError if the others do not come.");
   tcp.def("__init__", &InitTcp, Any("host_name"), Any("port"), Any("world_size") = nb::none(),
           Any("is_master") = false, Any("timeout") = nb::none(), Any("wait_for_workers") = true,
           Any("multi_tenant") = false, Any("master_listen_fd") = nb::none(),
@@ -93,7 +92,7 @@ void BindTcpStore(nb::module_& module) {
                   "master_listen_fd: int | None = None, use_libuv: bool | None = True) -> None"));
   tcp.def_prop_ro(
       "host", [](const TcpStoreObject& self) { return ToText(self.host); },
-      nb::for_getter(nb::sig("def host(self) -> str")), "The server's host, as it was given.");
+      nb::for_getter(nb::sig("def host(self) -> str")), "The server's host, as given.");
   tcp.def_prop_ro(
       "port", [](const TcpStoreObject& self) { return int{self.port}; },
       nb::for_getter(nb::sig("def port(self) -> int")), "The server's port.");
@@ -102,15 +101,15 @@ void BindTcpStore(nb::module_& module) {
       nb::for_getter(nb::sig("def is_master(self) -> bool")),
       "Whether the server lives in this object.");
   tcp.def_prop_ro(
-      "libuvBackend", [](const TcpStoreObject&) { return true; },
+      "libuvBackend", [](const TcpStoreObject& self) { return self.use_libuv; },
       nb::for_getter(nb::sig("def libuvBackend(self) -> bool")),
-      "True: there is one kind of server.");
+      "The argument use_libuv; there is one kind of server.");
   tcp.def(
       "__repr__",
       [](const TcpStoreObject& self) {
-        return ToText("TCPStore(host_name=" + Repr(self.host) +
-                      ", port=" + std::to_string(self.port) +
-                      ", is_master=" + (self.is_master ? "True" : "False") + ")");
+        const std::string port = std::to_string(self.port);
+        return ToText("TCPStore(client=TCPClient(" + self.host + ":" + port + "), server=" +
+                      (self.is_master ? "TCPServer(port=" + port + ")" : "<nullptr>") + ")");
       },
       nb::sig("def __repr__(self) -> str"));
 }
@@ -173,14 +172,12 @@ void BindHashStore(nb::module_& module) {
 // --- PrefixStore ---------------------------------------------------------------------------------
 
 nb::object UnderlyingNonPrefix(const PrefixStoreObject& self) {
-  nb::object inner = self.inner;
-  while (nb::isinstance<PrefixStoreObject>(inner)) {
-    inner = nb::cast<const PrefixStoreObject&>(inner).inner;
-  }
-  return inner;
+  // Torch's PrefixStore has this attribute, too.
+  return nb::getattr(self.inner, "_underlying_non_prefix_store", self.inner);
 }
 
-/// What it holds, for Python's collector: a class written in Python may lead back to it.
+/// The references that it holds, for Python's collector: a class written in Python may refer back
+/// to it.
 int VisitPrefixStore(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
   if (!nb::inst_ready(self)) return 0;
@@ -192,7 +189,7 @@ int VisitPrefixStore(PyObject* self, visitproc visit, void* arg) {
 int ClearPrefixStore(PyObject* self) {
   if (!nb::inst_ready(self)) return 0;
   auto* const object = nb::inst_ptr<PrefixStoreObject>(self);
-  object->Drop();  // may refer to the inner one, without keeping it
+  object->Drop();  // may refer to the inner one, without owning it
   object->inner.reset();
   return 0;
 }
@@ -213,24 +210,28 @@ void BindPrefixStore(nb::module_& module) {
       "__init__",
       [](PrefixStoreObject* self, nb::handle its_prefix, nb::handle store) {
         std::string text = Bytes(its_prefix, "prefix");
-        StoreOf(store, "store");  // is it one, and usable here?
+        if (store.is_none()) throw nb::value_error("store argument cannot be None");
+        StoreOf(store, "store");  // checks that it is a store that can be used here
         new (self) PrefixStoreObject(std::move(text), nb::borrow(store));
       },
       Any("prefix"), Any("store"),
       nb::sig("def __init__(self, prefix: str, store: Store) -> None"));
   prefix.def_prop_ro(
       "prefix", [](const PrefixStoreObject& self) { return ToText(self.prefix); },
-      nb::for_getter(nb::sig("def prefix(self) -> str")), "What its keys begin with.");
+      nb::for_getter(nb::sig("def prefix(self) -> str")), "The prefix of its keys.");
   prefix.def_prop_ro(
       "underlying_store", [](const PrefixStoreObject& self) { return self.inner; },
       nb::for_getter(nb::sig("def underlying_store(self) -> Store")), "The other store.");
   prefix.def_prop_ro("underlying_non_prefix_store", &UnderlyingNonPrefix,
                      nb::for_getter(nb::sig("def underlying_non_prefix_store(self) -> Store")),
                      "The innermost store that is not a PrefixStore.");
+  prefix.def_prop_ro("_underlying_non_prefix_store", &UnderlyingNonPrefix,
+                     nb::for_getter(nb::sig("def _underlying_non_prefix_store(self) -> Store")),
+                     "The same, by torch's name.");
   prefix.def(
       "__repr__",
       [](const PrefixStoreObject& self) {
-        // A class written in Python may say what UTF-8 cannot hold.
+        // A class written in Python may return text that UTF-8 cannot hold.
         return ToText("PrefixStore(" + Repr(self.prefix) + ", " +
                       Bytes(nb::repr(self.inner), "repr(store)") + ")");
       },
@@ -285,7 +286,7 @@ void InitEtcd(EtcdStoreObject* self, nb::handle endpoint, nb::handle protocol, n
       OptionsOfEtcd({endpoint, protocol, cacert, cert, key, user, password, prefix, timeout});
   const EtcdPlugin& plugin = LoadEtcd();
   auto store = Blocking([&] { return plugin.open_store(options); });
-  std::string its_prefix = plugin.store_prefix(*store).value_or("");
+  std::string its_prefix = EtcdStorePrefix(*store).value_or("");
   new (self) EtcdStoreObject(std::move(store), std::move(its_prefix));
 }
 
@@ -314,7 +315,7 @@ void BindEtcdStore(nb::module_& module) {
                    ") -> None"));
   etcd.def_prop_ro(
       "prefix", [](const EtcdStoreObject& self) { return ToText(self.prefix); },
-      nb::for_getter(nb::sig("def prefix(self) -> str")), "Of all its keys in etcd.");
+      nb::for_getter(nb::sig("def prefix(self) -> str")), "The prefix of all its keys in etcd.");
   etcd.def(
       "__repr__",
       [](const EtcdStoreObject& self) {

@@ -15,7 +15,7 @@ namespace {
 
 using Object = const StoreObject&;
 
-/// What `method` is to be called on. A class written in Python has to have the method itself.
+/// The store whose `method` is called. A class written in Python must define the method itself.
 std::shared_ptr<Store> Native(Object self, const char* method) {
   const std::shared_ptr<Store>& store = self.store();
   if (store) return store;
@@ -98,15 +98,9 @@ nb::list ListKeys(Object self) {
   return keys;
 }
 
-void Append(Object self, nb::handle key, nb::handle value) {
-  const std::string its_key = Bytes(key, "key");
-  const std::string suffix = Bytes(value, "value");
-  Blocking([&, store = Native(self, "append")] { store->Append(its_key, suffix); });
-}
+// --- Operations of classes written in Python, made from their own methods ------------------------
 
-// --- What a class written in Python gets from us, made of its own methods ------------------------
-
-/// `native` on what is native, `general` (muster::Store's own way) on a class written in Python.
+/// `native` for native stores, `general` (muster::Store's own way) for a class written in Python.
 template <typename OnNative, typename InGeneral>
 auto NativeOrGeneral(Object self, OnNative&& native, InGeneral&& general) {
   if (const std::shared_ptr<Store>& its = self.store()) {
@@ -153,6 +147,26 @@ void Barrier(Object self, nb::handle key, nb::handle world_size, nb::handle time
       [&](PythonStore& store) { store.Store::Barrier(its_key, size, time); });
 }
 
+/// Appends with compare_set alone, and repeats until no other write interferes.
+void AppendByComparing(Store& store, const std::string& key, const std::string& suffix) {
+  std::string present;
+  for (;;) {
+    const std::string wanted = present + suffix;
+    const std::string stored = store.CompareSet(key, present, wanted);
+    if (stored == wanted) return;
+    // compare_set returns the expected value if the key was deleted meanwhile.
+    present = stored == present ? std::string() : stored;
+  }
+}
+
+void Append(Object self, nb::handle key, nb::handle value) {
+  const std::string its_key = Bytes(key, "key");
+  const std::string suffix = Bytes(value, "value");
+  NativeOrGeneral(
+      self, [&](Store& store) { store.Append(its_key, suffix); },
+      [&](PythonStore& store) { AppendByComparing(store, its_key, suffix); });
+}
+
 bool HasExtendedApi(Object self) {
   const std::shared_ptr<Store>& its = self.store();
   return its && Blocking([store = its] { return store->HasExtendedApi(); });
@@ -195,7 +209,7 @@ void BindValues(nb::class_<StoreObject>& store) {
   using nb::sig;
   store.def("set", &Set, Any("key"), Any("value"),
             sig("def set(self, key: str | bytes, value: str | bytes) -> None"),
-            "Creates or overwrites a value, and wakes everybody who waits for the key.");
+            "Creates or overwrites a value, and wakes all waiters of the key.");
   store.def("get", &Get, Any("key"), sig("def get(self, key: str | bytes) -> bytes"),
             "Waits for the key, then returns its value.\n\n"
             "Raises StoreTimeoutError (a DistStoreError) if it does not come within `timeout`.");
@@ -220,9 +234,9 @@ void BindValues(nb::class_<StoreObject>& store) {
             "without limit), or the store's own. Raises StoreTimeoutError after that.");
   store.def("delete_key", &DeleteKey, Any("key"),
             sig("def delete_key(self, key: str | bytes) -> bool"),
-            "Removes a value. Whether there was one; a FileStore cannot tell and says True.");
+            "Removes a value. Returns whether there was one; a FileStore always returns True.");
   store.def("num_keys", &NumKeys, sig("def num_keys(self) -> int"),
-            "How many values there are in the whole store, some of its own included.");
+            "The number of values in the whole store, including some of its own.");
   store.def("list_keys", &ListKeys, sig("def list_keys(self) -> list[str]"),
             "All keys that have values, in no particular order.");
   store.def("append", &Append, Any("key"), Any("value"),
@@ -234,14 +248,14 @@ void BindValues(nb::class_<StoreObject>& store) {
   store.def("multi_set", &MultiSet, Any("keys"), Any("values"),
             sig("def multi_set(self, keys: collections.abc.Sequence[str | bytes], "
                 "values: collections.abc.Sequence[str | bytes]) -> None"),
-            "Sets each key to the value at the same place.");
+            "Sets each key to the value at the same position.");
 }
 
 void BindRest(nb::class_<StoreObject>& store) {
   using nb::sig;
   store.def("queue_push", &QueuePush, Any("key"), Any("value"),
             sig("def queue_push(self, key: str | bytes, value: str | bytes) -> None"),
-            "Puts an element at the end of a queue. Queues are apart from values; a FileStore has\n"
+            "Appends an element to a queue. Queues are separate from values; a FileStore has\n"
             "none: NotImplementedError.");
   store.def("queue_pop", &QueuePop, Any("key"), Any("block") = true,
             sig("def queue_pop(self, key: str | bytes, block: bool = True) -> bytes"),
@@ -252,11 +266,11 @@ void BindRest(nb::class_<StoreObject>& store) {
   store.def("barrier", &Barrier, Any("key"), Any("world_size"), Any("timeout") = nb::none(),
             sig("def barrier(self, key: str | bytes, world_size: int, "
                 "timeout: datetime.timedelta | float | None = None) -> None"),
-            "Returns when `world_size` participants have called it with this key; a key serves\n"
+            "Returns when `world_size` participants have called it with this key; a key works\n"
             "once. Raises StoreTimeoutError if they do not come within `timeout`, or the store's.");
   store.def("clone", &Clone, sig("def clone(self) -> Store"),
-            "Another handle on the same data, for a thread of its own: a call that waits holds up\n"
-            "the other calls on the same object.");
+            "Another handle on the same data, for another thread: a call that waits delays the\n"
+            "other calls on the same object.");
   store.def("has_extended_api", &HasExtendedApi, sig("def has_extended_api(self) -> bool"),
             "Whether append, multi_get and multi_set are one operation each. They work in any\n"
             "case.");
@@ -265,8 +279,8 @@ void BindRest(nb::class_<StoreObject>& store) {
             "Sets `timeout`: a timedelta, or seconds. Zero: without limit.");
   store.def_prop_ro("timeout", &Timeout,
                     nb::for_getter(sig("def timeout(self) -> datetime.timedelta")),
-                    "How long get, multi_get and queue_pop may wait, and wait and barrier where\n"
-                    "they are not told otherwise.");
+                    "How long get, multi_get and queue_pop may wait; the default of wait and\n"
+                    "barrier.");
 }
 
 }  // namespace
@@ -274,13 +288,14 @@ void BindRest(nb::class_<StoreObject>& store) {
 void BindStoreMethods(nb::module_& module) {
   nb::class_<StoreObject> store(
       module, "Store",
-      "A map from keys to values that a group of processes shares in order to find each other.\n\n"
+      "A map from keys to values that the processes of a group share to find each other.\n\n"
       "Keys and values are str or bytes; values come back as bytes. Calls that wait let other\n"
       "threads run, and end with KeyboardInterrupt on Ctrl-C; the store can be used afterwards.\n"
-      "One object may be used from several threads, one call at a time runs on it: see clone().\n\n"
-      "Classes may be derived from it, and given to all that takes a Store. They define set, get,\n"
-      "add, compare_set, check, wait, delete_key and what else is to be used of them; multi_get,\n"
-      "multi_set, barrier, timeout and set_timeout are there, made of the others.");
+      "Several threads may use one object, which runs one call at a time: see clone().\n\n"
+      "Derived classes can be used wherever a Store is expected. They define set, get, add,\n"
+      "compare_set, check, wait, delete_key, and other operations that they need. The base\n"
+      "implements append, multi_get, multi_set, barrier, timeout and set_timeout with these.\n\n"
+      "Torch's stores can be used wherever a Store is expected, too.");
   store.def("__init__", &Init, nb::sig("def __init__(self) -> None"));
   BindValues(store);
   BindRest(store);

@@ -1,4 +1,4 @@
-// What the Python classes of stores hold.
+// The C++ objects behind the Python classes of stores.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -19,7 +19,7 @@ namespace nb = nanobind;
 /// muster.Store, and what all its kinds have in common.
 class StoreObject {
  public:
-  /// Of a class written in Python: there is nothing native behind it.
+  /// For a class written in Python: it has no native store.
   StoreObject() : store_(nullptr, "Store", InFork::kUsable) {}
   StoreObject(std::shared_ptr<Store> store, std::string what, InFork in_fork = InFork::kRefused)
       : store_(std::move(store), std::move(what), in_fork) {}
@@ -41,19 +41,21 @@ class StoreObject {
 
 struct TcpStoreObject : StoreObject {
   TcpStoreObject(std::shared_ptr<Store> store, std::string its_host, uint16_t its_port,
-                 bool is_server)
+                 bool is_server, bool wants_libuv = true)
       : StoreObject(std::move(store), "TCPStore"),
         host(std::move(its_host)),
         port(its_port),
-        is_master(is_server) {}
+        is_master(is_server),
+        use_libuv(wants_libuv) {}
 
   const std::string host;
   const uint16_t port;
   const bool is_master;
+  const bool use_libuv;  ///< The argument; there is one kind of server.
 };
 
 struct FileStoreObject : StoreObject {
-  // It opens its file anew for each call. A copy in a fork is not one that counts.
+  // It opens its file again for each call. A copy in a fork does not count as a user.
   FileStoreObject(std::shared_ptr<Store> store, std::string its_path)
       : StoreObject(std::move(store), "FileStore", InFork::kUsable), path(std::move(its_path)) {}
 
@@ -65,9 +67,9 @@ struct HashStoreObject : StoreObject {
       : StoreObject(std::move(store), "HashStore", InFork::kUsable) {}
 };
 
-/// The inner store is kept as a Python object, too: it is the one that was given, and Python's
-/// collector has to see it. A class written in Python is kept by that alone; StoreOf() gives others
-/// a store that keeps it.
+/// The inner store is kept as a Python object, too: it is the object that was given, and Python's
+/// collector must see it. A class written in Python is kept by that reference alone; StoreOf()
+/// gives others a store that keeps it.
 struct PrefixStoreObject : StoreObject {
   PrefixStoreObject(std::string its_prefix, nb::object its_inner);
 
@@ -90,7 +92,7 @@ void BindStoreUtilities(nb::module_& module);
 
 /// b'...' of a value.
 nb::bytes ToBytes(const std::string& value);
-/// A key as str; what is not UTF-8 is kept in surrogates, which every function takes back.
+/// A key as str; bytes that are not UTF-8 become surrogates, which every function accepts.
 nb::object ToText(const std::string& key);
 /// datetime.timedelta.
 nb::object ToTimedelta(milliseconds time);

@@ -52,7 +52,7 @@ constexpr NamedTime kTimes[] = {
     {"run_kept_max", &StoreServerOptions::run_kept_max},
 };
 
-/// Whether there is a limit of this name; None leaves it as it is.
+/// Sets the limit of this name, and returns whether there is one; None leaves it unchanged.
 bool SetLimit(StoreServerOptions& options, std::string_view name, nb::handle value) {
   for (const auto& [its_name, limit] : kLimits) {
     if (name != its_name) continue;
@@ -110,7 +110,7 @@ void BindStoreServer(nb::module_& module) {
       "`with` block.\n\n"
       "`host` is the address to listen on (empty: all), `port` 0 any that is free, `threads` 0 "
       "one\n"
-      "for each core; `listen_fd` is a bound socket to use instead, which is taken over. A client\n"
+      "for each core; `listen_fd` is a bound socket to use instead, which it then owns. A client\n"
       "that exceeds one of the limits is disconnected: sizes in bytes, times as timedelta or\n"
       "seconds. Raises DistNetworkError if it cannot listen.");
   server.def(
@@ -129,12 +129,13 @@ void BindStoreServer(nb::module_& module) {
               "run_kept_max: datetime.timedelta | float | None = 600) -> None"));
   server.def_prop_ro(
       "port", [](const ServerObject& self) { return int{self.port}; },
-      nb::for_getter(nb::sig("def port(self) -> int")), "Where it listens.");
+      nb::for_getter(nb::sig("def port(self) -> int")), "The port on which it listens.");
   server.def_prop_ro(
       "address", [](const ServerObject& self) { return ToText(self.address); },
-      nb::for_getter(nb::sig("def address(self) -> str")), "Where it listens: \"[::]:29500\".");
+      nb::for_getter(nb::sig("def address(self) -> str")),
+      "The address on which it listens: \"[::]:29500\".");
   server.def("close", &Close, nb::sig("def close(self) -> None"),
-             "Ends it, and every connection. Nothing, the second time.");
+             "Ends it, and every connection. A second call does nothing.");
   server.def(
       "__enter__", [](nb::handle self) { return nb::borrow(self); },
       nb::sig("def __enter__(self) -> StoreServer"));

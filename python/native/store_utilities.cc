@@ -1,4 +1,4 @@
-// What muster.utils is made of: torchelastic's helpers around a store.
+// The functions of muster.utils: torchelastic's helpers around a store.
 #include "muster/store_utilities.h"
 
 #include <climits>
@@ -14,8 +14,8 @@ namespace muster::python {
 
 namespace {
 
-/// The user's function, called in a thread that does not hold Python's lock. What it raises is
-/// raised by the call that it is part of.
+/// The user's function, called in a thread that does not hold Python's lock. The call that uses it
+/// raises its exceptions.
 std::function<std::string(int64_t)> NameOfRank(nb::handle decoder) {
   if (PyCallable_Check(decoder.ptr()) == 0) {
     RaiseWrongType("rank_tracing_decoder", "a function", decoder);
@@ -26,7 +26,7 @@ std::function<std::string(int64_t)> NameOfRank(nb::handle decoder) {
   };
 }
 
-/// Who it is of how many.
+/// A member's rank and the number of members.
 struct Place {
   Place(nb::handle given_rank, nb::handle given_world_size)
       : world_size(Integer(given_world_size, "world_size", 1)),
@@ -78,6 +78,9 @@ nb::object CreateStore(nb::handle is_server, nb::handle server_addr, nb::handle 
   options.is_server = Flag(is_server, "is_server");
   options.host = Text(server_addr, "server_addr");
   const int64_t port = Integer(server_port, "server_port", -1, UINT16_MAX);
+  if (port == 0 && !options.is_server) {
+    throw nb::value_error("server_port must be from 1 to 65535, not 0: only a server can choose");
+  }
   if (port >= 0) options.port = static_cast<uint16_t>(port);
   options.world_size = static_cast<int>(Integer(world_size, "world_size", 1, INT_MAX));
   options.timeout = Time(timeout, "timeout");
@@ -101,10 +104,10 @@ void BindStoreUtilities(nb::module_& module) {
                      "barrier_timeout: datetime.timedelta | float = 300, rank: int | None = None, "
                      "rank_tracing_decoder: collections.abc.Callable[[int], str] | None = None, "
                      "trace_timeout: datetime.timedelta | float = 10) -> None"),
-             "Returns when `world_size` members have called it with this prefix; a prefix serves\n"
-             "once. If they do not come in time, StoreTimeoutError says how many came and, where\n"
-             "all members give their rank, on rank 0 who is missing: by number, or by the name\n"
-             "that rank_tracing_decoder(rank) gives. trace_timeout limits finding out.");
+             "Returns when `world_size` members have called it with this prefix; a prefix works\n"
+             "once. If they do not come in time, StoreTimeoutError gives the number that came. If\n"
+             "all members pass their rank, it names the missing ones on rank 0: by number, or by\n"
+             "rank_tracing_decoder(rank). trace_timeout limits the time to find these.");
   module.def("get_all", &GetAllOf, Any("store"), Any("rank"), Any("prefix"), Any("world_size"),
              nb::sig("def get_all(store: Store, rank: int, prefix: str, world_size: int) "
                      "-> list[bytes]"),
@@ -114,7 +117,7 @@ void BindStoreUtilities(nb::module_& module) {
              Any("world_size"), Any("key_prefix"), Any("timeout") = 300,
              nb::sig("def synchronize(store: Store, data: str | bytes, rank: int, world_size: int, "
                      "key_prefix: str, timeout: datetime.timedelta | float = 300) -> list[bytes]"),
-             "Every member gives a value and gets those of all, by rank.");
+             "Every member passes a value and gets the values of all, by rank.");
   module.def("create_c10d_store", &CreateStore, Any("is_server"), Any("server_addr"),
              Any("server_port") = -1, Any("world_size") = 1, Any("timeout") = 600,
              Any("wait_for_workers") = true, Any("retries") = 3, Any("use_libuv") = nb::none(),
@@ -122,8 +125,8 @@ void BindStoreUtilities(nb::module_& module) {
                      "server_port: int = -1, world_size: int = 1, "
                      "timeout: datetime.timedelta | float = 600, wait_for_workers: bool = True, "
                      "retries: int = 3, use_libuv: bool | None = None) -> TCPStore"),
-             "A TCPStore, with a server if asked for. server_port -1: one that is free, for a\n"
-             "world of one; `retries` attempts to get it.");
+             "A TCPStore, with a server if requested. server_port -1: a free one, for a world of\n"
+             "one; `retries` attempts to get it.");
 }
 
 }  // namespace muster::python

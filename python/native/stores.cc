@@ -1,11 +1,11 @@
 #include "stores.h"
 
-#include <string_view>
-#include <typeinfo>
+#include <utility>
 
 #include "arguments.h"
 #include "bindings.h"
-#include "etcd_plugin.h"
+#include "errors.h"
+#include "muster/etcd_store.h"
 #include "muster/file_store.h"
 #include "muster/hash_store.h"
 #include "muster/prefix_store.h"
@@ -22,21 +22,30 @@ nb::object Make(Arguments&&... arguments) {
   return nb::cast(new Kind(std::forward<Arguments>(arguments)...), nb::rv_policy::take_ownership);
 }
 
+/// Torch's stores have the methods of muster's.
+bool IsTorchStore(nb::handle given) {
+  const nb::object type = TorchType(kTorchStores, "Store");
+  return !type.is_none() && nb::isinstance(given, type);
+}
+
 bool IsReady(nb::handle given, const char* argument) {
   if (!nb::isinstance<StoreObject>(given)) RaiseWrongType(argument, "a muster.Store", given);
   return nb::inst_ready(given);
 }
 
-/// What a PrefixStore around it uses.
-std::shared_ptr<Store> Inner(nb::handle object) {
-  const std::shared_ptr<Store>& native = nb::cast<const StoreObject&>(object).store();
-  return native ? native : PythonStore::Borrowing(object);
+const StoreObject* Ours(nb::handle object) {
+  return nb::isinstance<StoreObject>(object) ? &nb::cast<const StoreObject&>(object) : nullptr;
 }
 
-/// Its class is in the library that is loaded when somebody asks for etcd: it has been, if there is
-/// one. A look at it before that must not load it.
-bool IsEtcdStore(const Store& store) {
-  return std::string_view(typeid(store).name()) == "N6muster9EtcdStoreE";
+/// The store that a PrefixStore around it uses.
+std::shared_ptr<Store> Inner(nb::handle object) {
+  const StoreObject* const ours = Ours(object);
+  return ours != nullptr && ours->store() ? ours->store() : PythonStore::Borrowing(object);
+}
+
+InFork InForkOf(nb::handle object) {
+  const StoreObject* const ours = Ours(object);
+  return ours == nullptr ? InFork::kUsable : ours->in_fork();
 }
 
 }  // namespace
@@ -54,19 +63,22 @@ nb::object WrapStore(std::shared_ptr<Store> store) {
   if (const auto* const its = dynamic_cast<PrefixStore*>(store.get())) {
     return Make<PrefixStoreObject>(its->prefix(), WrapStore(its->underlying()));
   }
-  if (IsEtcdStore(*store)) {
-    return Make<EtcdStoreObject>(store, LoadEtcd().store_prefix(*store).value_or(""));
+  if (auto prefix = EtcdStorePrefix(*store)) {
+    return Make<EtcdStoreObject>(store, *std::move(prefix));
   }
   return Make<StoreObject>(std::move(store), "Store");
 }
 
 PrefixStoreObject::PrefixStoreObject(std::string its_prefix, nb::object its_inner)
     : StoreObject(std::make_shared<PrefixStore>(its_prefix, Inner(its_inner)), "PrefixStore",
-                  nb::cast<const StoreObject&>(its_inner).in_fork()),
+                  InForkOf(its_inner)),
       prefix(std::move(its_prefix)),
       inner(std::move(its_inner)) {}
 
 std::shared_ptr<Store> StoreOf(nb::handle given, const char* argument) {
+  if (!nb::isinstance<StoreObject>(given) && IsTorchStore(given)) {
+    return std::make_shared<PythonStore>(nb::borrow(given));
+  }
   if (!IsReady(given, argument)) {
     const std::string message = std::string(argument) + " must be a muster.Store that was made: " +
                                 Py_TYPE(given.ptr())->tp_name +

@@ -1,4 +1,4 @@
-"""What all tests share: none hangs without saying where, none leaves a process behind."""
+"""Shared by all tests: none hangs without printing where, none leaves a process behind."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import pytest
 os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")
 # Torch looks up the name of every peer address; an unreachable name server must not cost 5 s.
 os.environ.setdefault("RES_OPTIONS", "timeout:1 attempts:1")
-# Of the native module, when Python ends: some tests look for them.
+# Leaks of the native module, when Python ends: some tests look for the report.
 os.environ["MUSTER_TELL_LEAKS"] = "1"
-# What a launcher around the tests may have left behind.
+# Variables of a launcher around the tests.
 for _variable in [*os.environ]:
     if _variable.startswith(("TORCHELASTIC_", "PET_")) or _variable in (
         "MASTER_ADDR",
@@ -29,7 +29,7 @@ for _variable in [*os.environ]:
         del os.environ[_variable]
 
 HANGING_S = 240
-REAL_STDERR = os.fdopen(os.dup(2), "w")  # pytest keeps the other one to itself.
+REAL_STDERR = os.fdopen(os.dup(2), "w")  # pytest captures the original.
 
 
 def pytest_runtest_logstart() -> None:
@@ -41,7 +41,7 @@ def pytest_sessionfinish() -> None:
 
 
 def children() -> set[int]:
-    """Processes that this one has started and that are still there, zombies included."""
+    """Children of this process that still exist, zombies included."""
     found: set[int] = set()
     for task in pathlib.Path("/proc/self/task").iterdir():
         try:
@@ -52,7 +52,7 @@ def children() -> set[int]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def nobody_is_left_behind() -> Iterator[None]:
+def no_process_is_left_behind() -> Iterator[None]:
     before = children()
     yield
     deadline = time.monotonic() + 30

@@ -1,16 +1,16 @@
-"""Trains a small model under torchrun until the file `stop` is there, and tells what it does.
+"""Trains a small model under torchrun until the file `stop` is there, and writes what it does.
 
     elastic_worker.py FOLDER [hang]
 
 Lines of JSON in FOLDER/PID.jsonl. With `hang`, a worker whose collective fails waits to be ended,
-as it would with a backend that does not notice; otherwise it fails. Not a test itself.
+as with a backend that does not notice it; otherwise it fails. Not a test itself.
 """
 
 from __future__ import annotations
 
 import time
 
-BEGAN = time.time()  # before torch is there: that takes longer than anything else
+BEGAN = time.time()  # before torch is imported, which takes longer than anything else
 
 import json  # noqa: E402
 import os  # noqa: E402

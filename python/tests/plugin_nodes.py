@@ -29,7 +29,7 @@ OURS = [name for name in BACKENDS if name != "c10d"]
 
 @dataclasses.dataclass
 class Kind:
-    """A backend, and where it is."""
+    """A backend and its endpoint."""
 
     backend: str
     endpoint: str
@@ -52,7 +52,7 @@ class Kind:
 
 @pytest.fixture(scope="module")
 def kinds() -> Iterator[Callable[[str], Kind]]:
-    """Servers, each started when the first test asks for it."""
+    """Servers, each started when the first test needs it."""
     with contextlib.ExitStack() as open_servers:
         made: dict[str, Kind] = {}
 

@@ -15,7 +15,7 @@ import muster
 from muster import rendezvous
 
 PATIENCE_S = 60.0
-# What makes tests quick; whole seconds, for c10d counts so.
+# Options that make tests quick; whole seconds, because c10d needs them.
 QUICK: dict[str, dict[str, Any]] = {
     "muster": {"last_call_timeout": 1, "join_timeout": 60},
     "c10d": {"last_call_timeout": 1, "join_timeout": 60, "keep_alive_interval": 1},
@@ -28,7 +28,7 @@ NATIVE_EVENTS = ("muster", "etcd", "etcd-v2")  # These report changes of members
 
 @contextlib.contextmanager
 def endpoint_of(backend: str) -> Iterator[str]:
-    """Of a server for it."""
+    """The endpoint of a server for the backend."""
     if backend.startswith("etcd"):
         with servers.etcd_server() as endpoint:
             yield endpoint

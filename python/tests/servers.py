@@ -19,12 +19,12 @@ import pytest
 
 import muster
 
-PATIENCE_S = 90.0  # On a machine that is busy with other tests.
+PATIENCE_S = 90.0  # for a machine that is busy with other tests
 Found = TypeVar("Found")
 
 
 def until(look: Callable[[], Found | None], what: object, patience: float = PATIENCE_S) -> Found:
-    """What `look` finds, as soon as it finds something."""
+    """The result of `look`, as soon as there is one."""
     deadline = time.monotonic() + patience
     while True:
         found = look()
@@ -38,8 +38,8 @@ def until(look: Callable[[], Found | None], what: object, patience: float = PATI
 
 
 def free_port() -> int:
-    """None of those that the system gives to whoever asks for any: other tests do, and might get
-    it before the server of this one."""
+    """Not one of the ephemeral ports, which the system gives to other tests: they could get it
+    before the server of this one."""
     given_away = pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text(encoding="ascii")
     while True:
         port = random.randrange(10_000, int(given_away.split()[0]))
@@ -50,16 +50,16 @@ def free_port() -> int:
 
 
 def child(command: list[str], **options: object) -> subprocess.Popen[bytes]:
-    """Killed by the kernel should the test die first."""
+    """The kernel kills it if the test dies first."""
     program = ["setpriv", "--pdeathsig", "KILL", *command]
     return subprocess.Popen(program, stdin=subprocess.DEVNULL, **options)  # type: ignore[call-overload,no-any-return]
 
 
 def muster_program() -> str:
-    """Of the package under test."""
+    """The one of the package under test."""
     package = pathlib.Path(muster.__file__).parent
-    beside = [package.parent / "bin", pathlib.Path(sys.executable).parent]
-    found = shutil.which("muster", path=os.pathsep.join([*map(str, beside), os.environ["PATH"]]))
+    folders = [package.parent / "bin", pathlib.Path(sys.executable).parent]
+    found = shutil.which("muster", path=os.pathsep.join([*map(str, folders), os.environ["PATH"]]))
     assert found, "the program `muster` is not installed"
     return found
 
@@ -68,7 +68,7 @@ def muster_program() -> str:
 def muster_server(port: int = 0) -> Iterator[int]:
     """`muster serve`; its port."""
     with tempfile.TemporaryDirectory() as folder:
-        told = pathlib.Path(folder, "port")
+        reported = pathlib.Path(folder, "port")
         with pathlib.Path(folder, "log").open("wb") as log:
             server = child(
                 [
@@ -77,14 +77,14 @@ def muster_server(port: int = 0) -> Iterator[int]:
                     "--listen",
                     f"127.0.0.1:{port}",
                     "--port-file",
-                    str(told),
+                    str(reported),
                 ],
                 stdout=log,
                 stderr=log,
             )
         try:
             text = until(
-                lambda: told.exists() and told.read_text().strip(), "muster serve is there"
+                lambda: reported.exists() and reported.read_text().strip(), "muster serve is there"
             )
             yield int(text)
         finally:

@@ -1,4 +1,4 @@
-"""Whoever is given the wrong thing says which argument it was, what was wanted and what came."""
+"""The error for a wrong argument names the argument, what was expected and what was given."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Call = Callable[..., object]
 
 
 class Unexpected:
-    """Nothing that any function takes."""
+    """A value that no function accepts."""
 
 
 THING = Unexpected()
@@ -28,7 +28,7 @@ def store() -> muster.Store:
     return made
 
 
-# Method, good arguments; each of them is exchanged for something wrong.
+# Method and valid arguments; each of them is replaced by a wrong one.
 METHODS: dict[str, dict[str, Any]] = {
     "set": {"key": "k", "value": "v"},
     "get": {"key": "k"},
@@ -164,7 +164,7 @@ def test_wrong_types_are_named(store: muster.Store, function: str, argument: str
         assert f"not {type(wrong).__name__}" in message or "must be a str" in message, message
 
 
-# Where None stands for the default.
+# Arguments for which None means the default.
 OPTIONAL = {
     *(
         "Store.wait.timeout",
@@ -180,6 +180,7 @@ OPTIONAL = {
         if name.endswith(("_max", "_fd"))
     ),
     "create_c10d_store.use_libuv",
+    "PrefixStore.store",  # a ValueError, as in torch: test_python_stores.py
 }
 
 
@@ -255,12 +256,12 @@ WRONG_TYPES: list[tuple[str, str, object, str]] = [
     ("Store.set_timeout", "timeout", None, "timeout must be .* not NoneType"),
     ("TCPStore", "host_name", b"h", "host_name must be a str, not bytes"),
     ("EtcdStore", "endpoint", ["a", 3], r"endpoint\[1\] must be a str, not int"),
-    ("PrefixStore", "store", None, "store must be a muster.Store, not NoneType"),
+    ("PrefixStore", "store", 3, "store must be a muster.Store, not int"),
 ]
 
 
 @pytest.mark.parametrize(("function", "argument", "value", "message"), WRONG_TYPES)
-def test_what_the_messages_say(
+def test_the_texts_of_messages(
     store: muster.Store, function: str, argument: str, value: object, message: str
 ) -> None:
     with pytest.raises(TypeError, match=f"^{message}$"):
@@ -272,6 +273,10 @@ def test_what_goes_together() -> None:
         muster.TCPStore("127.0.0.1", 0)
     with pytest.raises(ValueError, match="^rank_tracing_decoder needs"):
         utils.barrier(muster.HashStore(), 1, "b", rank_tracing_decoder=str)
+    with pytest.raises(ValueError, match="TCPStore world size cannot be 0$"):
+        muster.TCPStore("localhost", 1, 0)
+    with pytest.raises(ValueError, match="^server_port must be from 1 to 65535, not 0"):
+        utils.create_c10d_store(False, "localhost", 0)
     with pytest.raises(ValueError, match="^server_port must be given"):
         utils.create_c10d_store(True, "localhost", world_size=2)
     with pytest.raises(TypeError, match="no argument 'treads'"):

@@ -1,4 +1,4 @@
-"""The examples, as their first lines say how to run them."""
+"""Runs the examples with the commands in their first lines."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ needs_torch = pytest.mark.skipif(
 )
 
 
-# On a busy machine workers were seen to abort after they had trained, in what PyTorch destroys at
-# exit. Not what is looked at here.
+# On a busy machine workers sometimes abort after they have trained, in PyTorch's destructors at
+# exit. That is not under test here.
 ABORTED = "terminate called without an active exception"
 
 
@@ -30,14 +30,14 @@ def check(status: int, printed: str) -> None:
 
 
 def finish(command: list[Any]) -> str:
-    """What a program prints that ends well."""
+    """The output of a program that ends with 0."""
     done = subprocess.run(command, text=True, capture_output=True, timeout=servers.PATIENCE_S)
     check(done.returncode, done.stdout + done.stderr)
     return done.stdout
 
 
 class Node:
-    """A launcher of one node, and what it prints."""
+    """A launcher of one node, and its output."""
 
     def __init__(self, command: list[Any], log: pathlib.Path) -> None:
         self._log = log
@@ -57,7 +57,7 @@ class Node:
         return self.printed()
 
     def end(self) -> None:
-        """In order, so that none of its workers is left."""
+        """Ends in order, so that none of its workers is left."""
         if self.process.poll() is None:
             self.process.terminate()
             self.process.wait(servers.PATIENCE_S)
@@ -96,7 +96,7 @@ def test_ddp_under_torchrun(tmp_path: pathlib.Path) -> None:
                 lambda: next((node for node in nodes if node.process.poll() is not None), None),
                 "the end of a node",
             )
-            # torchrun waits five minutes for a node that has failed, to leave together with it.
+            # torchrun waits five minutes for a failed node, to leave together with it.
             if ABORTED not in first.finish():
                 for node in nodes:
                     node.finish()
@@ -108,11 +108,11 @@ def test_ddp_under_torchrun(tmp_path: pathlib.Path) -> None:
 
 
 @needs_torch
-def test_elastic_resume_goes_on_after_a_node_is_lost(tmp_path: pathlib.Path) -> None:
+def test_elastic_resume_continues_after_a_node_is_lost(tmp_path: pathlib.Path) -> None:
     with servers.muster_server() as port:
         command = [servers.muster_program(), "run", "--nnodes=1:2", "--rdzv-id=elastic"]
         command += [f"--rdzv-endpoint=127.0.0.1:{port}", "--local-addr=127.0.0.1"]
-        # Both are there at once; later, one is not to wait long for a second.
+        # Both are there at once; later, one must not wait long for a second.
         command += ["--rdzv-conf=last_call_timeout=5", "--python", sys.executable]
         command += [str(EXAMPLES / "elastic_resume.py"), str(tmp_path / "model.pt")]
         command += ["--epochs=8", "--seconds=0.5"]
@@ -133,6 +133,6 @@ def test_elastic_resume_goes_on_after_a_node_is_lost(tmp_path: pathlib.Path) -> 
     resumed = re.search(r"1 workers begin with epoch (\d+)", rest)
     assert resumed, printed()
     epochs = [int(number) for number in re.findall(r"epoch (\d+) is done", printed())]
-    # Every epoch was done, and told, once; but one whose worker was ended between both.
+    # Every epoch was done and printed once, except one whose worker ended between both.
     assert len(epochs) == len(set(epochs)) and set(range(8)) - set(epochs) <= {int(resumed[1]) - 1}
     assert int(resumed[1]) >= 3

@@ -1,4 +1,5 @@
-"""After a fork: clear errors for what has threads and connections, no hang, an unharmed parent."""
+"""After a fork: clear errors for objects with threads and connections, no hang, no effect on the
+parent."""
 
 from __future__ import annotations
 
@@ -24,14 +25,14 @@ PATIENCE_S = 60
 
 
 def in_fork(check: Callable[[], None], *, leave: Callable[[int], object] = os._exit) -> None:
-    """Runs `check` in a fork of this process and says what went wrong there."""
-    told, tell = os.pipe()
+    """Runs `check` in a fork of this process and reports its errors."""
+    reported, tell = os.pipe()
     pid = os.fork()
     if pid == 0:
         status = 1
         try:
-            os.close(told)
-            signal.alarm(PATIENCE_S)  # whatever hangs is ended
+            os.close(reported)
+            signal.alarm(PATIENCE_S)  # a process that hangs is ended
             check()
             status = 0
         except BaseException:
@@ -40,7 +41,7 @@ def in_fork(check: Callable[[], None], *, leave: Callable[[int], object] = os._e
             os.close(tell)
             leave(status)
     os.close(tell)
-    with os.fdopen(told, "rb") as pipe:
+    with os.fdopen(reported, "rb") as pipe:
         trouble = pipe.read().decode()
     _, status = os.waitpid(pid, 0)
     assert status == 0, trouble or f"status {status}"
@@ -91,7 +92,7 @@ def test_etcd_store_is_refused(etcd: str) -> None:
     assert store.get("k") == b"v"
 
 
-def test_dropped_in_the_fork_they_harm_nobody() -> None:
+def test_objects_dropped_in_the_fork_do_no_harm() -> None:
     things = [muster.StoreServer("127.0.0.1")]
     port = things[0].port
     stores = [muster.TCPStore("127.0.0.1", port), muster.TCPStore("127.0.0.1", 0, is_master=True)]
@@ -135,7 +136,7 @@ def test_new_ones_work_in_the_fork() -> None:
     assert parent.get("from the fork") == b"hello"
 
 
-def test_file_and_hash_stores_go_on(tmp_path: pathlib.Path) -> None:
+def test_file_and_hash_stores_keep_working(tmp_path: pathlib.Path) -> None:
     file = muster.FileStore(tmp_path / "store", 1)
     hashed = muster.HashStore()
     part = muster.PrefixStore("p", file)
@@ -177,7 +178,7 @@ def test_multiprocessing_by_fork() -> None:
 
 
 def test_a_fork_that_ends_as_python_does_hangs_nowhere() -> None:
-    """Finalizers, atexit and all: a child program forks and leaves through sys.exit()."""
+    """With finalizers and atexit: a child program forks and leaves through sys.exit()."""
     program = """
 import os, sys, muster
 server = muster.StoreServer("127.0.0.1")

@@ -1,4 +1,4 @@
-"""Ctrl-C is heard while a call waits, and the store works afterwards."""
+"""Ctrl-C ends a waiting call, and the store works afterwards."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import pytest
 from servers import child, etcd_server, until
 
-# Made by a statement; what it waits in; what follows.
+# For each store: the statement that makes it; the waiting call; the call after it.
 STORES = {
     "tcp": "store = muster.TCPStore('127.0.0.1', 0, is_master=True)",
     "file": "store = muster.FileStore(folder + '/store')",
@@ -53,7 +53,7 @@ AFTER = "store.set('k', 'works'); assert store.get('k') == b'works'; assert stor
 
 
 def interrupt(tmp_path: pathlib.Path, program: str, endpoint: str = "") -> float:
-    """How long KeyboardInterrupt took."""
+    """Returns how long KeyboardInterrupt took."""
     started = child(
         [sys.executable, "-c", program, str(tmp_path)],
         stdout=subprocess.PIPE,
@@ -79,14 +79,14 @@ def now() -> float:
 
 
 def is_asleep(pid: int) -> bool:
-    """For some time: it has nothing to do but wait."""
+    """Whether it sleeps for some time: it can only wait."""
     fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     if fields[0] != "S":
         return False
     before = fields[11:13]
     time.sleep(0.2)
     fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    # It looks for signals now and then, which is a tick or two.
+    # It checks for signals regularly, which takes a tick or two.
     return sum(map(int, fields[11:13])) - sum(map(int, before)) <= 3
 
 

@@ -19,7 +19,7 @@ import servers
 
 import muster
 
-# In one piece: what several workers print is not mixed up then.
+# One write, so that the output of several workers is not mixed.
 SCRIPT = """
 import os, sys
 sys.stdout.write("rank {RANK} of {WORLD_SIZE}".format(**os.environ)
@@ -29,7 +29,7 @@ sys.stdout.write("rank {RANK} of {WORLD_SIZE}".format(**os.environ)
 
 @pytest.fixture(autouse=True)
 def folder_for_temporary_files(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Of each test its own, and empty at its end."""
+    """A folder for each test, which must be empty at its end."""
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setenv("TMPDIR", str(folder))
@@ -38,7 +38,7 @@ def folder_for_temporary_files(tmp_path: pathlib.Path, monkeypatch: pytest.Monke
     assert [*folder.iterdir()] == []
 
 
-# --- What workers run. Functions of a module travel by name.
+# --- Functions for workers. Functions of a module are passed by name.
 
 
 def times_rank(number: int, plus: int = 0) -> int:
@@ -100,7 +100,7 @@ def test_what_workers_print_goes_where_python_prints(capfd: pytest.CaptureFixtur
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_command_that_fails_is_told_with_its_last_lines() -> None:
+def test_a_command_that_fails_is_reported_with_its_last_lines() -> None:
     with pytest.raises(muster.LaunchError, match="exit code 3") as raised:
         muster.launch(["sh", "-c", "echo no such data >&2; exit 3"], redirects="2")
     assert raised.value.status == 1
@@ -153,7 +153,7 @@ def test_only_their_owner_can_read_the_files_of_a_job() -> None:
 
 
 @pytest.mark.parametrize(
-    ("how", "told", "exitcode", "signal_name"),
+    ("how", "reported", "exitcode", "signal_name"),
     [
         ("problem", "ValueError: rank 1 has a problem", 1, None),
         ("killed", "was ended by SIGKILL", -9, "SIGKILL"),
@@ -161,14 +161,14 @@ def test_only_their_owner_can_read_the_files_of_a_job() -> None:
     ],
 )
 def test_a_worker_that_fails_is_named_with_its_traceback(
-    how: str, told: str, exitcode: int, signal_name: str | None
+    how: str, reported: str, exitcode: int, signal_name: str | None
 ) -> None:
     with pytest.raises(muster.LaunchError) as raised:
         muster.launch(fail_on_rank_1, args=(how,), nproc_per_node=2)
     cause = raised.value.root_cause
     assert cause is not None and (cause.rank, cause.local_rank) == (1, 1)
     assert (cause.exitcode, cause.signal) == (exitcode, signal_name)
-    assert "rank 1" in str(raised.value) and told in str(raised.value)
+    assert "rank 1" in str(raised.value) and reported in str(raised.value)
     if how == "problem":
         assert "in fail_on_rank_1" in str(raised.value)
         assert "_worker.py" not in str(raised.value)
@@ -179,7 +179,7 @@ def test_failed_workers_are_started_again() -> None:
     assert done == {0: "attempt 1", 1: "attempt 1"}
 
 
-def test_logs_are_kept_where_somebody_wants_them(tmp_path: pathlib.Path) -> None:
+def test_logs_are_kept_where_requested(tmp_path: pathlib.Path) -> None:
     muster.launch(["echo", "kept"], log_dir=tmp_path / "logs", redirects="3", run_id="kept")
     logs = [*(tmp_path / "logs").glob("kept_*/attempt_0/0/stdout.log")]
     assert [log.read_text() for log in logs] == ["kept\n"]
@@ -273,14 +273,14 @@ def test_ctrl_c_ends_the_job_and_then_interrupts(tmp_path: pathlib.Path) -> None
     assert not is_running(worker)
 
 
-def test_a_job_does_not_outlive_who_launched_it(
+def test_a_job_does_not_outlive_its_caller(
     tmp_path: pathlib.Path, folder_for_temporary_files: pathlib.Path
 ) -> None:
     caller, worker = caller_with_a_job(tmp_path)
     caller.kill()
     caller.communicate(timeout=servers.PATIENCE_S)
     servers.until(lambda: not is_running(worker), "the worker is gone")
-    # Nobody was left to remove these; the job itself may still be writing there.
+    # No process was left to remove these; the job itself may still be writing there.
     servers.until(
         lambda: subprocess.call(["rm", "-rf", *folder_for_temporary_files.iterdir()]) == 0, "gone"
     )
@@ -290,7 +290,7 @@ def test_a_job_does_not_outlive_who_launched_it(
 
 
 @pytest.mark.parametrize(
-    ("job", "options", "error", "told"),
+    ("job", "options", "error", "reported"),
     [
         (3, {}, TypeError, "job must be a function, a string or a list, not int"),
         (["a", 3], {}, TypeError, "job must be made of strings, not int: 3"),
@@ -319,10 +319,10 @@ def test_a_job_does_not_outlive_who_launched_it(
         ("true", {"timeout": 0}, ValueError, "timeout must be more than 0 s"),
     ],
 )
-def test_arguments_that_cannot_be_meant_are_named(
-    job: Any, options: dict[str, Any], error: type[Exception], told: str
+def test_invalid_arguments_are_named(
+    job: Any, options: dict[str, Any], error: type[Exception], reported: str
 ) -> None:
-    with pytest.raises(error, match=told):
+    with pytest.raises(error, match=reported):
         muster.launch(job, **options)
 
 

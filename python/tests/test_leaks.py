@@ -1,6 +1,6 @@
-"""Nothing grows: not over 10,000 calls of each kind on a store, and not over 10,000 rendezvous.
+"""No resource grows over 10,000 calls of each kind on a store, or over 10,000 rendezvous.
 
-Each scenario runs in a process of its own (this file, as a program), which counts what it holds
+Each scenario runs in a process of its own (this file, as a program), which counts its resources
 after a warm-up and at the end. Bounds, from the warm-up to the end:
 
 * threads and descriptors: none more;
@@ -8,9 +8,9 @@ after a warm-up and at the end. Bounds, from the warm-up to the end:
   thousands. Interned strings and caches take a few, late.
 * memory: 1 MiB, which is 128 bytes for each of 8,000 calls: a value, a connection or a handler that
   is lost in each of them is more. Pages that are touched late were seen to take 270 KiB.
-* at the end, nanobind says nothing about objects that are left.
+* at the end, nanobind reports no objects that are left.
 
-MUSTER_LEAK_RENDEZVOUS is how many rendezvous there are (10,000, which take 20 s).
+MUSTER_LEAK_RENDEZVOUS is the number of rendezvous (10,000, which take 20 s).
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ BYTES_MAX = 1 << 20
 
 
 def fewest(folder: str) -> int:
-    """Entries. The server hears of a client's end later than the client: the least counts."""
+    """The number of entries. The server notices a client's end later than the client: the smallest
+    number counts."""
     looks = []
     for _ in range(25):
         looks.append(len(os.listdir(folder)))
@@ -43,7 +44,7 @@ def fewest(folder: str) -> int:
 
 
 def held() -> dict[str, int]:
-    """What this process holds."""
+    """The resources of this process."""
     gc.collect()
     pages = pathlib.Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
     return {
@@ -85,7 +86,7 @@ def scenario(name: str) -> None:
         own = muster.HashStore()
         measure(lambda number: use_store(own, number), CALLS, WARM_UP)
         return
-    # Runs that are over are forgotten soon: remembering them is no leak.
+    # Runs that are over are forgotten soon: remembering them is not a leak.
     with muster.StoreServer("127.0.0.1", threads=1, run_kept_max=0.05) as server:
         if name == "tcp_store":
             store = muster.TCPStore("127.0.0.1", server.port)
@@ -114,7 +115,7 @@ def scenario(name: str) -> None:
                 info = handler.next_rendezvous()
                 assert (info.rank, info.world_size) == (0, 1)
                 info.store.set("key", "value")
-                info.store.delete_key("key")  # It would stay in the server.
+                info.store.delete_key("key")  # Otherwise it would stay in the server.
                 assert handler.shutdown()
 
             measure(meet, RENDEZVOUS, max(200, RENDEZVOUS // 5))
@@ -125,14 +126,14 @@ def check(name: str) -> None:
         [sys.executable, __file__, name], text=True, capture_output=True, timeout=1200
     )
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
-    told = json.loads(done.stdout)
-    before, after = told["before"], told["after"]
+    reported = json.loads(done.stdout)
+    before, after = reported["before"], reported["after"]
     grown = {what: after[what] - before[what] for what in before}
-    print(f"{name}: over {told['calls']} calls, from {before}: {grown}")
-    assert grown["threads"] <= 0, told
-    assert grown["descriptors"] <= 0, told
-    assert grown["blocks"] <= BLOCKS_MAX, told
-    assert grown["bytes"] <= BYTES_MAX, told
+    print(f"{name}: over {reported['calls']} calls, from {before}: {grown}")
+    assert grown["threads"] <= 0, reported
+    assert grown["descriptors"] <= 0, reported
+    assert grown["blocks"] <= BLOCKS_MAX, reported
+    assert grown["bytes"] <= BYTES_MAX, reported
 
 
 def test_calls_of_a_tcp_store_leave_nothing() -> None:

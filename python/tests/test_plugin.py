@@ -1,4 +1,4 @@
-"""What the plug-in of torchrun does beyond what PyTorch documents: losses, servers that go."""
+"""torchrun's plug-in beyond PyTorch's documented contract: losses, servers that end."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from torch.distributed.elastic.rendezvous import (  # noqa: E402
     RendezvousClosedError,
     RendezvousConnectionError,
     RendezvousError,
+    RendezvousTimeoutError,
 )
 
 pytest_plugins = ["plugin_nodes"]
@@ -45,7 +46,7 @@ time.sleep(600)
 def node_that_can_die(
     kind: Kind, run: str, options: dict[str, Any]
 ) -> Iterator[subprocess.Popen[str]]:
-    """Joins at once, says how large its world is, and goes on when it is told to."""
+    """Joins at once, prints the size of its world, and continues on command."""
     backend = "etcd" if kind.endpoint.startswith("etcd") else "muster"
     with subprocess.Popen(
         [sys.executable, "-c", VICTIM, backend, kind.endpoint, run, repr(options)],
@@ -80,7 +81,7 @@ def test_a_lost_member_makes_num_nodes_waiting_positive(our_kind: Kind, nodes: N
     assert [handler.num_nodes_waiting() for handler in members] == [0, 0]
 
 
-def test_who_dies_as_the_round_is_complete_is_not_waited_for(our_kind: Kind, nodes: Nodes) -> None:
+def test_a_node_that_dies_at_completion_is_not_waited_for(our_kind: Kind, nodes: Nodes) -> None:
     run = our_kind.new_run()
     members = [nodes.add(our_kind.handler(run, 2, 3, **LOSABLE)) for _ in range(2)]
     with node_that_can_die(our_kind, run, LOSABLE) as victim:
@@ -92,7 +93,7 @@ def test_who_dies_as_the_round_is_complete_is_not_waited_for(our_kind: Kind, nod
     assert {join.result(PATIENCE_S).world_size for join in joins} == {2}
 
 
-def test_nobody_is_in_a_round_that_others_have_left(
+def test_no_node_is_in_a_round_that_others_have_left(
     our_kind: Kind, nodes: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from muster import _torchrun_handler as plugin
@@ -104,7 +105,7 @@ def test_nobody_is_in_a_round_that_others_have_left(
     def count_late(info: muster.rendezvous.RendezvousInfo, store: muster.Store) -> bool:
         if info.world_size == 3:
             store.wait([plugin.VERDICT], PATIENCE_S)
-            store.add(plugin.HERE, 1)  # as the one who died did before
+            store.add(plugin.HERE, 1)  # as the dead node did before
         return count(info, store)
 
     monkeypatch.setattr(late, "_count", count_late)
@@ -150,18 +151,18 @@ def test_a_server_that_goes_for_good_is_reported_to_the_agent() -> None:
         handler.next_rendezvous()
         assert handler.num_nodes_waiting() == 0
 
-    def is_told() -> bool:
+    def is_notified() -> bool:
         try:
             handler.num_nodes_waiting()
             return False
         except RendezvousConnectionError as error:
             return f"{ADDRESS}:{port}" in str(error)
 
-    until(is_told, "the agent hears of it")
+    until(is_notified, "the agent is notified")
     assert handler.shutdown() is False
 
 
-def test_a_server_that_is_started_anew_makes_the_nodes_meet_again() -> None:
+def test_a_restarted_server_makes_the_nodes_meet_again() -> None:
     made = Nodes()
     with muster_server() as port:
         kind = Kind("muster", f"{ADDRESS}:{port}")
@@ -192,15 +193,15 @@ def test_port_0_of_this_machine_is_any_port() -> None:
     assert handler.shutdown()
 
 
-def test_errors_are_torchs_with_muster_s_as_their_cause(kinds: Callable[[str], Kind]) -> None:
+def test_errors_are_torchs_and_musters_at_once(kinds: Callable[[str], Kind]) -> None:
     from muster import rendezvous
 
     kind = kinds("muster")
     handler = kind.handler(kind.new_run(), 2, join_timeout=0.2)
-    with pytest.raises(RendezvousError) as failure:
+    with pytest.raises(RendezvousTimeoutError) as failure:
         handler.next_rendezvous()
-    assert isinstance(failure.value.__cause__, rendezvous.RendezvousTimeoutError)
-    assert str(failure.value) == str(failure.value.__cause__)
+    assert isinstance(failure.value, rendezvous.RendezvousTimeoutError)
+    assert isinstance(failure.value, RendezvousError)
 
 
 @pytest.mark.parametrize("option", ["read_timeout", "contact_timeout"])
@@ -211,13 +212,13 @@ def test_options_of_the_plug_in_are_checked(option: str, value: str) -> None:
 
 
 @pytest.mark.parametrize("endpoint", ["host:port", "http://host:1", "etcd://host:port", "~"])
-def test_endpoints_that_cannot_be_meant_are_refused(endpoint: str) -> None:
+def test_invalid_endpoints_are_refused(endpoint: str) -> None:
     with pytest.raises(ValueError):
         Kind("muster", endpoint).handler("run")
 
 
 def test_torch_finds_the_plug_in_by_itself() -> None:
-    """In the order that is hardest: the plug-in first, which torch then visits while it loads."""
+    """In the hardest order: the plug-in first, which torch then loads during its own import."""
     for first in ("torch.distributed.elastic.rendezvous", "muster.torchrun", "muster.torch"):
         script = (
             f"import logging; logging.basicConfig(); import {first}\n"
@@ -234,18 +235,18 @@ def test_torch_finds_the_plug_in_by_itself() -> None:
         assert "Exception while registering" not in done.stderr, done.stderr
 
 
-def test_long_waits_say_whom_they_are_for(
+def test_long_waits_report_which_nodes_are_missing(
     kinds: Callable[[str], Kind], nodes: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from muster import _torchrun_handler as plugin
 
-    said: list[str] = []
-    heard = threading.Event()
+    printed: list[str] = []
+    received = threading.Event()
 
     def note(form: str, *words: object) -> None:
-        said.append(form % words)
-        if "1 of 2 nodes" in said[-1]:
-            heard.set()
+        printed.append(form % words)
+        if "1 of 2 nodes" in printed[-1]:
+            received.set()
 
     monkeypatch.setattr(plugin, "REPORT_S", 0.1)
     monkeypatch.setattr(plugin.logger, "info", note)
@@ -253,7 +254,7 @@ def test_long_waits_say_whom_they_are_for(
     run = kind.new_run()
     handler = nodes.add(kind.handler(run, 2))
     waiting = nodes.join(handler)
-    assert heard.wait(PATIENCE_S), said
+    assert received.wait(PATIENCE_S), printed
     handler.set_closed()
     with pytest.raises(RendezvousClosedError):
         waiting.result(PATIENCE_S)

@@ -1,5 +1,5 @@
-"""What PyTorch documents for rendezvous handlers, through its own registry: the same tests for its
-own c10d and for the plug-in, with a server and with etcd."""
+"""PyTorch's documented contract of rendezvous handlers, through its own registry: the same tests
+for its own c10d and for the plug-in, with a server and with etcd."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from torch.distributed.elastic.rendezvous import (  # noqa: E402
 pytest_plugins = ["plugin_nodes"]
 
 
-def test_a_handler_says_whose_it_is(kind: Kind, nodes: Nodes) -> None:
+def test_a_handler_names_its_backend(kind: Kind, nodes: Nodes) -> None:
     run = kind.new_run()
     handler = nodes.add(kind.handler(run))
     assert handler.get_backend() == kind.backend
@@ -30,7 +30,7 @@ def test_a_handler_says_whose_it_is(kind: Kind, nodes: Nodes) -> None:
     assert isinstance(handler, RendezvousHandler)
 
 
-def test_workers_use_the_agents_store_unless_the_environment_says_otherwise(
+def test_workers_use_the_agents_store_unless_the_environment_forbids_it(
     kind: Kind, nodes: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     handler = nodes.add(kind.handler(kind.new_run()))
@@ -58,8 +58,8 @@ def test_nodes_get_ranks_one_world_and_one_store(kind: Kind, nodes: Nodes) -> No
         assert isinstance(info.store, dist.Store)
         info.store.set(f"from {info.rank}", str(info.rank))
     for info in infos:
-        said = info.store.multi_get([f"from {rank}" for rank in range(4)])
-        assert said == [b"0", b"1", b"2", b"3"]
+        printed = info.store.multi_get([f"from {rank}" for rank in range(4)])
+        assert printed == [b"0", b"1", b"2", b"3"]
     assert [info.store.add("together", 1) for info in infos] == [1, 2, 3, 4]
 
 
@@ -95,11 +95,11 @@ def test_the_store_serves_the_agents_own_helpers(kind: Kind, nodes: Nodes) -> No
     run = kind.new_run()
     infos = nodes.form(*(nodes.add(kind.handler(run, 3)) for _ in range(3)))
     with ThreadPoolExecutor(3) as threads:
-        told = threads.map(
+        reported = threads.map(
             lambda info: helpers.synchronize(info.store, b"%d" % info.rank, info.rank, 3, "sync"),
             infos,
         )
-        assert [*told] == [[b"0", b"1", b"2"]] * 3
+        assert [*reported] == [[b"0", b"1", b"2"]] * 3
         for _ in threads.map(lambda info: helpers.barrier(info.store, 3, "barrier"), infos):
             pass
     with pytest.raises(dist.DistStoreError):
@@ -134,7 +134,7 @@ def test_closing_is_seen_by_all_and_may_be_repeated(kind: Kind, nodes: Nodes) ->
     a.set_closed()
     a.set_closed()
     assert a.is_closed()
-    until(b.is_closed, "the other one has heard")
+    until(b.is_closed, "the other one was notified")
     b.set_closed()
     assert b.is_closed()
 
@@ -143,13 +143,13 @@ def test_closing_is_seen_by_newcomers(kind: Kind, nodes: Nodes) -> None:
     run = kind.new_run()
     nodes.add(kind.handler(run)).set_closed()
     newcomer = nodes.add(kind.handler(run))
-    if kind.backend != "c10d":  # where nobody is told of a run before it wants to join
+    if kind.backend != "c10d":  # where a node knows nothing of a run before it joins
         with pytest.raises(RendezvousClosedError):
             newcomer.next_rendezvous()
-    until(newcomer.is_closed, "a newcomer has heard")
+    until(newcomer.is_closed, "a new node was notified")
 
 
-def test_nobody_joins_what_is_closed(kind: Kind, nodes: Nodes) -> None:
+def test_a_closed_rendezvous_cannot_be_joined(kind: Kind, nodes: Nodes) -> None:
     run = kind.new_run()
     member, newcomer = (nodes.add(kind.handler(run)) for _ in range(2))
     member.next_rendezvous()
@@ -159,10 +159,10 @@ def test_nobody_joins_what_is_closed(kind: Kind, nodes: Nodes) -> None:
             handler.next_rendezvous()
 
 
-def test_who_waits_is_told_of_the_end(kind: Kind, nodes: Nodes) -> None:
+def test_a_waiting_node_is_notified_of_the_end(kind: Kind, nodes: Nodes) -> None:
     run = kind.new_run()
     waiting = nodes.join(nodes.add(kind.handler(run, 2)))
-    time.sleep(0.3)  # it may or may not wait by now; both must end
+    time.sleep(0.3)  # it may or may not be waiting by now; both must end
     nodes.add(kind.handler(run, 2)).set_closed()
     with pytest.raises(RendezvousClosedError):
         waiting.result(PATIENCE_S)
@@ -173,7 +173,7 @@ def test_running_rounds_survive_the_end(kind: Kind, nodes: Nodes) -> None:
     a, b = (nodes.add(kind.handler(run, 2)) for _ in range(2))
     infos = nodes.form(a, b)
     a.shutdown()
-    until(b.is_closed, "the other one has heard")
+    until(b.is_closed, "the other one was notified")
     assert b.num_nodes_waiting() == 0
     infos[0].store.set("still", "here")
     assert infos[1].store.get("still") == b"here"
@@ -182,7 +182,7 @@ def test_running_rounds_survive_the_end(kind: Kind, nodes: Nodes) -> None:
 def test_late_nodes_are_counted_and_let_in(
     kind: Kind, nodes: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if kind.backend == "c10d":  # whose rank 0 tells newcomers nothing in torch 2.13, otherwise
+    if kind.backend == "c10d":  # because on c10d in torch 2.13 rank 0 sends new nodes nothing
         monkeypatch.setenv("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")
     run = kind.new_run()
     members = [nodes.add(kind.handler(run, 2, 3)) for _ in range(2)]
@@ -195,7 +195,7 @@ def test_late_nodes_are_counted_and_let_in(
     infos.append(late.result(PATIENCE_S))
     assert sorted(info.rank for info in infos) == [0, 1, 2]
     assert {info.world_size for info in infos} == {3}
-    until(lambda: {each.num_nodes_waiting() for each in members} == {0}, "nobody waits any more")
+    until(lambda: {each.num_nodes_waiting() for each in members} == {0}, "no node waits any more")
 
 
 def test_spares_do_not_count_and_are_let_go(kind: Kind, nodes: Nodes) -> None:
@@ -204,7 +204,7 @@ def test_spares_do_not_count_and_are_let_go(kind: Kind, nodes: Nodes) -> None:
     member.next_rendezvous()
     spare = nodes.join(nodes.add(kind.handler(run, 1, 1)))
     if kind.backend == "c10d":
-        time.sleep(2)  # it looks once a second
+        time.sleep(2)  # it checks once a second
     else:
         time.sleep(0.5)
     assert member.num_nodes_waiting() == 0
@@ -220,7 +220,7 @@ def test_shutdown_closes_and_may_be_repeated(kind: Kind, nodes: Nodes) -> None:
     nodes.form(a, b)
     assert a.shutdown() is True
     assert a.shutdown() is True
-    until(b.is_closed, "the other one has heard")
+    until(b.is_closed, "the other one was notified")
     assert b.shutdown() is True
     with pytest.raises(RendezvousClosedError):
         b.next_rendezvous()
@@ -257,7 +257,7 @@ def test_the_last_call_lets_fewer_than_all_begin(kind: Kind, nodes: Nodes) -> No
         ("close_timeout", "y"),
     ],
 )
-def test_options_that_cannot_be_meant_are_named(kind: Kind, option: str, value: str) -> None:
+def test_invalid_options_are_named(kind: Kind, option: str, value: str) -> None:
     with pytest.raises(ValueError, match=option.removesuffix("_timeout")):
         kind.handler(kind.new_run(), **{option: value})
 

@@ -26,7 +26,7 @@ from muster.rendezvous import MembershipEvent, RendezvousParameters, WaitReport
 __all__ = ["etcd_endpoint", "meeting", "store_server"]
 
 on_all = pytest.mark.parametrize("meeting", ELASTIC, indirect=True)
-on_those_that_are_told = pytest.mark.parametrize("meeting", NATIVE_EVENTS, indirect=True)
+on_notified_nodes = pytest.mark.parametrize("meeting", NATIVE_EVENTS, indirect=True)
 
 
 # --- Rounds ---------------------------------------------------------------------------------------
@@ -96,7 +96,7 @@ def test_closing_ends_it_for_all_and_for_good(meeting: Meeting) -> None:
 
 
 @on_all
-def test_shutdown_closes_and_says_whether_it_worked(meeting: Meeting) -> None:
+def test_shutdown_closes_and_returns_whether_it_worked(meeting: Meeting) -> None:
     a, b = (meeting.node(2, 2) for _ in range(2))
     meeting.round([a, b])
     assert a.shutdown() is True
@@ -104,7 +104,7 @@ def test_shutdown_closes_and_says_whether_it_worked(meeting: Meeting) -> None:
     servers.until(b.is_closed, "the other one knows")
 
 
-@on_those_that_are_told
+@on_notified_nodes
 def test_closing_is_an_event(meeting: Meeting) -> None:
     a, b = (meeting.node(2, 2) for _ in range(2))
     meeting.round([a, b])
@@ -114,7 +114,7 @@ def test_closing_is_an_event(meeting: Meeting) -> None:
     assert "closed" in str(event)
 
 
-@on_those_that_are_told
+@on_notified_nodes
 def test_a_lost_member_is_an_event(meeting: Meeting) -> None:
     a, b = (meeting.node(1, 2) for _ in range(2))
     meeting.round([a, b])
@@ -131,7 +131,7 @@ def test_a_lost_member_is_an_event(meeting: Meeting) -> None:
 
 
 @on_all
-def test_who_leaves_makes_room(meeting: Meeting) -> None:
+def test_a_node_that_leaves_makes_room(meeting: Meeting) -> None:
     a, b, c = (meeting.node(2, 2) for _ in range(3))
     meeting.round([a, b])
     b.leave()
@@ -148,7 +148,7 @@ def test_await_event_without_events_returns_none(meeting: Meeting) -> None:
     assert time.monotonic() - began >= 0.29
 
 
-@on_those_that_are_told
+@on_notified_nodes
 def test_another_thread_can_stop_a_wait_for_events(meeting: Meeting) -> None:
     handler = meeting.node(1, 1)
     handler.next_rendezvous()
@@ -157,7 +157,7 @@ def test_another_thread_can_stop_a_wait_for_events(meeting: Meeting) -> None:
     assert waiting.result(PATIENCE_S / 2) is None
 
 
-@on_those_that_are_told
+@on_notified_nodes
 def test_another_thread_can_close_while_one_waits_for_a_round(meeting: Meeting) -> None:
     handler = meeting.node(2, 2)
     waiting = meeting.join(handler)
@@ -170,13 +170,13 @@ def test_another_thread_can_close_while_one_waits_for_a_round(meeting: Meeting) 
 
 
 @on_all
-def test_describe_wait_tells_any_thread_who_is_missing(meeting: Meeting) -> None:
+def test_describe_wait_names_missing_nodes_on_any_thread(meeting: Meeting) -> None:
     handler = meeting.node(2, 2)
     assert handler.describe_wait().phase in (WaitReport.Phase.IDLE, WaitReport.Phase.CONTACT)
     waiting = meeting.join(handler)
 
     def full_report() -> Optional[WaitReport]:
-        report = handler.describe_wait()  # Names may come with a later one.
+        report = handler.describe_wait()  # Names may come with a later report.
         return report if report.phase == WaitReport.Phase.FORMING and report.joined else None
 
     report = servers.until(full_report, handler.describe_wait)
@@ -191,7 +191,7 @@ def test_describe_wait_tells_any_thread_who_is_missing(meeting: Meeting) -> None
 
 
 @on_all
-def test_a_round_that_does_not_form_in_time_says_what_is_missing(meeting: Meeting) -> None:
+def test_a_round_that_does_not_form_in_time_reports_what_is_missing(meeting: Meeting) -> None:
     handler = meeting.node(2, 2, join_timeout=1)
     with pytest.raises(rendezvous.RendezvousTimeoutError, match="1 of 2 nodes"):
         handler.next_rendezvous()
@@ -200,7 +200,7 @@ def test_a_round_that_does_not_form_in_time_says_what_is_missing(meeting: Meetin
 # --- Backends -------------------------------------------------------------------------------------
 
 
-def test_the_first_node_serves_where_nobody_does() -> None:
+def test_the_first_node_serves_if_there_is_no_server() -> None:
     port = servers.free_port()
     meeting = Meeting("muster", f"localhost:{port}")
     a, b = (meeting.node(2, 2, is_host=None) for _ in range(2))
@@ -225,7 +225,7 @@ def test_c10d_in_a_file(tmp_path: object) -> None:
     meeting.end()
 
 
-def test_muster_goes_on_with_c10d_on_a_plain_server(capfd: pytest.CaptureFixture[str]) -> None:
+def test_muster_continues_with_c10d_on_a_plain_server(capfd: pytest.CaptureFixture[str]) -> None:
     torch_distributed = pytest.importorskip("torch.distributed")
     store = torch_distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     meeting = Meeting("muster", f"127.0.0.1:{store.port}")
@@ -247,7 +247,7 @@ def static_params(rank: int, endpoint: str, nodes: int, **options: Any) -> Rende
 
 
 @pytest.mark.parametrize("nodes", [1, 3])
-def test_static_nodes_get_the_ranks_they_were_told(nodes: int) -> None:
+def test_static_nodes_get_their_configured_ranks(nodes: int) -> None:
     endpoint = f"127.0.0.1:{servers.free_port()}"
     meeting = Meeting("muster", endpoint)  # for its threads
     handlers = [
@@ -275,7 +275,7 @@ def test_static_nodes_get_the_ranks_they_were_told(nodes: int) -> None:
     meeting.end()
 
 
-def test_static_says_who_did_not_come() -> None:
+def test_static_reports_which_node_did_not_come() -> None:
     endpoint = f"127.0.0.1:{servers.free_port()}"
     handler = rendezvous.get_rendezvous_handler(static_params(0, endpoint, 2, timeout=1))
     with pytest.raises(rendezvous.RendezvousTimeoutError, match=endpoint):
@@ -304,7 +304,7 @@ def test_without_a_server_the_error_names_the_endpoint_in_time(
     assert time.monotonic() - began < 20
 
 
-def test_who_is_told_to_serve_and_cannot_says_so() -> None:
+def test_a_node_that_must_serve_and_cannot_reports_it() -> None:
     server = muster.StoreServer(port=0)
     for backend in ("c10d",):
         with pytest.raises(rendezvous.RendezvousConnectionError, match=str(server.port)):
@@ -318,19 +318,19 @@ def test_who_is_told_to_serve_and_cannot_says_so() -> None:
 # --- Events ---------------------------------------------------------------------------------------
 
 
-def test_a_sink_hears_of_every_step() -> None:
-    heard: list[rendezvous.RendezvousEvent] = []
+def test_a_sink_receives_every_step() -> None:
+    received: list[rendezvous.RendezvousEvent] = []
     meeting = Meeting("muster", f"localhost:{servers.free_port()}")
-    rendezvous.set_event_sink(heard.append)
+    rendezvous.set_event_sink(received.append)
     try:
         handler = meeting.node(1, 1, is_host=True)
         handler.next_rendezvous()
     finally:
         rendezvous.set_event_sink(None)
-    said = len(heard)
+    printed = len(received)
     handler.next_rendezvous()
-    assert len(heard) == said > 0
-    joined = [event for event in heard if event.rank is not None]
+    assert len(received) == printed > 0
+    joined = [event for event in received if event.rank is not None]
     assert joined[0].rank == 0
     assert joined[0].run_id == meeting.run_id
     assert joined[0].node_state in ("INIT", "RUNNING", "SUCCEEDED")

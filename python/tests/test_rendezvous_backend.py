@@ -24,11 +24,11 @@ PATIENCE_S = 60.0
 
 
 class Token:
-    """Any object will do."""
+    """Any object can be a token."""
 
 
 class DictBackend(RendezvousBackend):
-    """A dict and a lock; all handlers of one process share it."""
+    """A dict and a lock, shared by all handlers of one process."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -117,6 +117,22 @@ def test_handler_and_backend_go_while_heartbeats_run() -> None:
         assert token is not None and token() is None
 
 
+class SilentBackend(DictBackend):
+    """set_state() returns None after every write."""
+
+    def set_state(self, state: bytes, token: Any = None) -> None:  # type: ignore[override]
+        super().set_state(state, token)
+
+
+def test_after_a_write_that_tells_nothing_the_state_is_read() -> None:
+    backend, store = SilentBackend(), muster.HashStore()
+    handlers = [handler_on(backend, store, nodes=2) for _ in range(2)]
+    with ThreadPoolExecutor(2) as threads:
+        infos = list(threads.map(lambda handler: handler.next_rendezvous(), handlers))
+    assert sorted(info.rank for info in infos) == [0, 1]
+    assert backend.gets >= sum(handler.cost.writes for handler in handlers)
+
+
 def test_no_reference_stays_behind() -> None:
     state = b"x" * 1000
     backend = DictBackend()
@@ -180,7 +196,7 @@ def test_what_is_no_exception_passes_through() -> None:
 
 
 @pytest.mark.parametrize("answer", [3, (b"",), ("text", 1), (b"", 1, True), [b"", 1]])
-def test_answers_that_cannot_be_meant_are_type_errors(answer: object) -> None:
+def test_invalid_answers_are_type_errors(answer: object) -> None:
     class Odd(DictBackend):
         def get_state(self) -> Any:
             return answer
@@ -191,7 +207,7 @@ def test_answers_that_cannot_be_meant_are_type_errors(answer: object) -> None:
     assert isinstance(raised.value.__cause__, TypeError)
 
 
-def test_a_state_that_is_none_of_ours_is_said_so() -> None:
+def test_a_foreign_state_is_reported() -> None:
     backend = DictBackend()
     backend.set_state(b"sand")
     handler = handler_on(backend, muster.HashStore())

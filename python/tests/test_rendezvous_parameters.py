@@ -1,4 +1,4 @@
-"""What handlers are made from: what is taken, what is refused and with which words."""
+"""The parameters of handlers: what is accepted, what is refused and with which messages."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def test_parameters_hold_what_they_were_given() -> None:
 
 
 @pytest.mark.parametrize("value", [True, 1, "1", "true", "T", "Yes", "y"])
-def test_words_for_true(value: object) -> None:
+def test_texts_for_true(value: object) -> None:
     assert parameters(option=value).get_as_bool("option") is True
 
 
 @pytest.mark.parametrize("value", [False, 0, "0", "False", "f", "no", "N"])
-def test_words_for_false(value: object) -> None:
+def test_texts_for_false(value: object) -> None:
     assert parameters(option=value).get_as_bool("option") is False
 
 
@@ -134,14 +134,15 @@ def c10d_state(*args: Any) -> object:
     ("call", "error", "named"),
     [
         (lambda: make(backend=3), TypeError, "backend must be a str, not int"),
-        (lambda: make(backend=None), TypeError, "backend"),
-        (lambda: make(backend=""), ValueError, "backend"),
+        (lambda: make(backend=None), ValueError, "backend name must be a non-empty string"),
+        (lambda: make(backend=""), ValueError, "backend name must be a non-empty string"),
         (lambda: make(endpoint=b"x"), TypeError, "endpoint must be a str, not bytes"),
         (lambda: make(run_id=7), TypeError, "run_id"),
         (lambda: make(min_nodes="1"), TypeError, "min_nodes must be an int, not str"),
         (lambda: make(min_nodes=True), TypeError, "min_nodes"),
         (lambda: make(min_nodes=1.0), TypeError, "min_nodes"),
         (lambda: make(min_nodes=0), ValueError, "min_nodes"),
+        (lambda: make(min_nodes=0), ValueError, "nodes (0) must be greater than zero"),
         (lambda: make(max_nodes=None), TypeError, "max_nodes"),
         (lambda: make(min_nodes=3, max_nodes=2), ValueError, "max_nodes (2)"),
         (lambda: make(local_addr=3), TypeError, "local_addr"),
@@ -153,7 +154,9 @@ def c10d_state(*args: Any) -> object:
         (lambda: handler(run_id=""), ValueError, "run id"),
         (lambda: handler(store_type="sql"), ValueError, "store_type"),
         (lambda: handler(read_timeout=0), ValueError, "read_timeout"),
-        (lambda: handler(is_host=[]), TypeError, "is_host"),
+        (lambda: handler(is_host=[]), ValueError, "is_host"),
+        (lambda: handler(join_timeout=object()), ValueError, "join_timeout"),
+        (lambda: handler(join_timeout=timedelta(0)), ValueError, "join"),
         (lambda: handler(is_host="perhaps"), ValueError, "is_host"),
         (lambda: handler(join_timeout=-1), ValueError, "join"),
         (lambda: handler(join_timeout=2**70), ValueError, "join_timeout"),
@@ -194,10 +197,30 @@ def c10d_state(*args: Any) -> object:
         (lambda: rendezvous.parse_rendezvous_endpoint(3, 1), TypeError, "endpoint"),  # type: ignore[arg-type]
         (lambda: rendezvous.parse_rendezvous_endpoint("a", "1"), TypeError, "default_port"),  # type: ignore[arg-type]
         (lambda: rendezvous.parse_rendezvous_config("a"), ValueError, "a"),
+        (
+            lambda: rendezvous.parse_rendezvous_config("a=1,b"),
+            ValueError,
+            "rendezvous configuration option 'b' must have a value specified",
+        ),
+        (
+            lambda: rendezvous.parse_rendezvous_config("a=1,=b"),
+            ValueError,
+            "The rendezvous configuration string must be in format",
+        ),
+        (
+            lambda: rendezvous.parse_rendezvous_endpoint("host:port", 1),
+            ValueError,
+            "port number of the rendezvous endpoint 'host:port' must be an integer between 0 and",
+        ),
+        (
+            lambda: rendezvous.parse_rendezvous_endpoint(":10", 1),
+            ValueError,
+            "hostname of the rendezvous endpoint ':10' must be a dot-separated list of labels",
+        ),
         (lambda: rendezvous.MembershipEvent("lost"), TypeError, "kind"),  # type: ignore[arg-type]
     ],
 )
-def test_what_cannot_be_meant_is_refused_by_name(
+def test_invalid_input_is_refused_by_name(
     call: Callable[[], object], error: type[Exception], named: str
 ) -> None:
     with pytest.raises(error, match=re.escape(named)):
@@ -224,6 +247,35 @@ def test_settings_are_those_of_the_parameters() -> None:
     assert settings.keep_alive_max_attempt == 4
 
 
+def test_times_may_be_timedeltas() -> None:
+    second = timedelta(seconds=1)
+    made = handler(is_host=True, join_timeout=7 * second, keep_alive_interval=2 * second)
+    assert isinstance(made, DynamicRendezvousHandler)
+    assert made.settings.timeout.join == 7 * second
+    own = rendezvous.create_handler(
+        muster.HashStore(),
+        Backend(),  # type: ignore[arg-type]
+        make(last_call_timeout=3 * second, keep_alive_interval=2 * second),
+    )
+    assert own.settings.timeout.last_call == 3 * second
+    assert from_backend(keep_alive_interval=4 * second).settings.keep_alive_interval == 4 * second
+    made_static = rendezvous.StaticTCPRendezvous("::1", 29500, 1, 2, "run", 5 * second)
+    assert made_static.timeout == 5 * second
+
+
+def test_options_may_be_any_object() -> None:
+    assert handler(anything=object(), more=["of", "it"]).get_backend() == "c10d"
+
+
+def test_a_static_rendezvous_has_what_it_was_made_with() -> None:
+    made = handler(backend="static", endpoint="[::1]:29500", rank="0", timeout="7")
+    assert isinstance(made, rendezvous.StaticTCPRendezvous)
+    assert (made.master_addr, made.master_port, made.rank) == ("::1", 29500, 0)
+    assert (made.world_size, made.run_id) == (1, "run")
+    assert made.timeout == timedelta(seconds=7)
+    assert made.get_backend() == "static" and made.use_agent_store
+
+
 def test_store_info_is_published_by_rank_0() -> None:
     store = muster.HashStore()
     first = RendezvousStoreInfo.build(0, store, "host", 29500)
@@ -238,15 +290,17 @@ def test_store_info_is_published_by_rank_0() -> None:
 
 
 class OwnHandler(RendezvousHandler):
-    """All that torchelastic asks for, and nothing else."""
+    """All that torchelastic requires, and nothing else."""
 
     def __init__(self, params: RendezvousParameters) -> None:
         self.params = params
+        self.node = "of its own kind"  # the base class reserves neither name
+        self.is_host = 3
         self.late = 0
         self.closed = False
 
     def get_backend(self) -> str:
-        return str(self.params.get("says", self.params.backend))
+        return str(self.params.get("claims", self.params.backend))
 
     def next_rendezvous(self) -> RendezvousInfo:
         return RendezvousInfo(muster.HashStore(), 0, 1, RendezvousStoreInfo("host", 1))
@@ -254,7 +308,7 @@ class OwnHandler(RendezvousHandler):
     def is_closed(self) -> bool:
         return self.closed
 
-    def set_closed(self, reason: str = "") -> None:
+    def set_closed(self) -> None:
         self.closed = True
 
     def num_nodes_waiting(self) -> int:
@@ -278,7 +332,7 @@ def test_a_python_handler_is_made_by_the_registry() -> None:
     with pytest.raises(ValueError, match="own"):
         registry.register("own", lambda params: OwnHandler(params))
     with pytest.raises(RuntimeError, match="other"):
-        registry.create_handler(make(backend="own", says="other"))
+        registry.create_handler(make(backend="own", claims="other"))
     with pytest.raises(ValueError, match="backend"):
         registry.register("", OwnHandler)
     with pytest.raises(TypeError, match="creator"):
@@ -302,6 +356,6 @@ def test_a_python_handler_has_the_rest_by_itself() -> None:
     event = own.await_event(1)
     assert event is not None and event.kind == rendezvous.MembershipEvent.Kind.CLOSED
     assert own.describe_wait().phase == rendezvous.WaitReport.Phase.IDLE
-    assert own.node == ""
-    assert not (own.is_host or own.use_agent_store or own.stop_waiting())
+    assert (own.node, own.is_host) == ("of its own kind", 3)
+    assert not (own.use_agent_store or own.stop_waiting())
     own.leave()

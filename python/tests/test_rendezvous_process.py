@@ -1,4 +1,4 @@
-"""Handlers and what happens to their process: Ctrl-C, fork, threads, its end, its memory."""
+"""Handlers and their process: Ctrl-C, fork, threads, its end, its memory."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def python(program: str) -> subprocess.Popen[str]:
 
 
 def output_of(program: str) -> str:
-    """What it says until it ends, in order and without complaints."""
+    """Its output to its end, which must be in order and without messages on stderr."""
     with python(program) as process:
         out, err = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, err) == (0, "")
@@ -110,10 +110,10 @@ def test_ctrl_c_ends_a_wait_for_a_round(
         assert process.stdout is not None
         try:
             assert select.select([process.stdout], [], [], PATIENCE_S)[0]
-            said = process.stdout.readline()
-            if said != "waits\n":
+            printed = process.stdout.readline()
+            if printed != "waits\n":
                 process.kill()
-                raise AssertionError(said + process.communicate()[1])
+                raise AssertionError(printed + process.communicate()[1])
             process.send_signal(signal.SIGINT)
             sent = time.monotonic()
             out, err = process.communicate(timeout=PATIENCE_S)
@@ -122,7 +122,7 @@ def test_ctrl_c_ends_a_wait_for_a_round(
             process.kill()
     assert "interrupted\n" in out, err
     assert (process.returncode, err) == (0, "")
-    assert took < 5  # With the end of the process, and on a busy machine; else well below 1 s.
+    assert took < 5  # with the end of the process, on a busy machine; otherwise below 1 s
 
 
 def test_ctrl_c_ends_a_wait_for_events(store_server: str) -> None:
@@ -148,21 +148,21 @@ def in_fork(work: Callable[[], object]) -> str:
     pid = os.fork()
     if pid == 0:
         try:
-            said = repr(work())
+            printed = repr(work())
         except BaseException as error:  # noqa: BLE001  Told to the parent.
-            said = f"{type(error).__name__}: {error}"
-        os.write(writable, said.encode())
+            printed = f"{type(error).__name__}: {error}"
+        os.write(writable, printed.encode())
         os._exit(0)
     os.close(writable)
     with os.fdopen(readable) as pipe:
         assert select.select([pipe], [], [], PATIENCE_S)[0], "the fork hangs"
-        said = pipe.read()
+        printed = pipe.read()
     assert os.waitpid(pid, 0)[1] == 0
-    return said
+    return printed
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_handler_does_not_work_in_a_fork_and_says_so(store_server: str) -> None:
+def test_a_handler_does_not_work_in_a_fork_and_reports_it(store_server: str) -> None:
     handler = rendezvous.get_rendezvous_handler(
         RendezvousParameters("muster", store_server, "fork", 1, 1, "127.0.0.1", is_host=False)
     )
@@ -176,9 +176,9 @@ def test_a_handler_does_not_work_in_a_fork_and_says_so(store_server: str) -> Non
         handler.get_run_id,
         lambda: handler.await_event(1),
     ):
-        said = in_fork(call)
-        assert said.startswith("RuntimeError: ")
-        assert f"made in process {os.getpid()} and cannot be used in its fork" in said
+        printed = in_fork(call)
+        assert printed.startswith("RuntimeError: ")
+        assert f"made in process {os.getpid()} and cannot be used in its fork" in printed
     assert not handler.is_closed()
     assert handler.next_rendezvous().round == 1
 
@@ -253,7 +253,7 @@ def test_a_member_that_is_killed_is_an_event(store_server: str) -> None:
     [
         "kept = handler(); kept.next_rendezvous()",
         "kept = [handler() for _ in range(5)]; [h.next_rendezvous() for h in kept]",
-        # Who refers to itself is found by the garbage collector, or left to the end.
+        # The garbage collector finds an object that refers to itself, or leaves it to the end.
         "kept = handler(); kept.me = kept; kept.next_rendezvous()",
         "c = Cell(); c.me = DynamicRendezvousHandler.from_backend("
         "'run', muster.HashStore(), c, 1, 1, 'localhost'); c.me.next_rendezvous(); del c",
@@ -332,7 +332,7 @@ def test_a_thousand_rounds_leave_nothing_behind(store_server: str) -> None:
     before = resident_kib()
     for _ in range(1000):
         handler.next_rendezvous().store.set("key", "value")
-    # A few pages come and go; a leak of one small object a round would be more. Of the keys that
-    # are set the server is here, too, and keeps one of each round.
+    # A few pages come and go; a leak of one small object in each round would be more. The server is
+    # in this process, too, and keeps one key of each round.
     assert resident_kib() - before < 1500
     meeting.end()

@@ -1,4 +1,4 @@
-"""The same names, results and errors as torch's own stores; and both at one server, at one file."""
+"""The same names, results and errors as torch's own stores; both with one server or one file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ elastic_distributed = pytest.importorskip("torch.distributed.elastic.utils.distr
 PATIENCE = timedelta(seconds=60)
 KINDS = ("Store", "TCPStore", "FileStore", "HashStore", "PrefixStore")
 ERRORS = ("DistError", "DistStoreError", "DistNetworkError", "QueueEmptyError")
-# Of torch's public names; nothing is missing at present.
+# torch's public names that muster lacks; none at present.
 MISSING: dict[str, str] = {}
 
 
@@ -37,7 +37,7 @@ def test_every_public_name_is_there(kind: str) -> None:
 
 
 def torch_arguments(function: Any) -> list[tuple[str, str]]:
-    """Name and default of each argument that torch's signature names."""
+    """Name and default of each argument in torch's signature."""
     signature = function.__doc__.splitlines()[0]
     assert "Overloaded" not in function.__doc__
     text = signature[signature.index("(") + 1 : signature.rindex(") ->")]
@@ -138,7 +138,7 @@ def play(store: Any, *, queues: bool = True) -> list[object]:
         lambda: store.compare_set("c", "one", "two"),
         lambda: store.compare_set("none", "some", "thing"),
         lambda: store.get("c"),
-        # Those above; some stores have keys of their own.
+        # Only those above; some stores have keys of their own.
         lambda: sorted({"k", "bytes", "n", "c", "none", "absent"} & set(store.list_keys())),
         lambda: store.append("log", "a"),
         lambda: store.append("log", "b"),
@@ -187,7 +187,7 @@ def test_hash_store_plays_the_same() -> None:
 def test_file_store_plays_the_same(tmp_path: pathlib.Path) -> None:
     ours = play(muster.FileStore(str(tmp_path / "ours")), queues=False)
     theirs = play(dist.FileStore(str(tmp_path / "theirs")), queues=False)
-    # Torch has no class for a timeout here; ours is a RuntimeError, too.
+    # torch has no class for a timeout here; muster's is a RuntimeError, too.
     assert [("RuntimeError" if step == "DistStoreError" else step) for step in ours] == theirs
 
 
@@ -197,7 +197,7 @@ def test_prefix_store_plays_the_same() -> None:
     assert play(muster.PrefixStore("p", ours)) == play(dist.PrefixStore("p", theirs))
 
 
-def test_connecting_to_nobody_fails_the_same() -> None:
+def test_connecting_without_a_server_fails_the_same() -> None:
     port = utils.get_free_port()
     short = timedelta(milliseconds=200)
     ours = outcome(lambda: muster.TCPStore("127.0.0.1", port, timeout=short))
@@ -210,7 +210,7 @@ def test_connecting_to_nobody_fails_the_same() -> None:
 
 @pytest.fixture(params=["ours", "theirs"])
 def both(request: pytest.FixtureRequest) -> Iterator[tuple[muster.TCPStore, Any]]:
-    """Clients of either library at one server of ours, or of torch's."""
+    """Clients of both libraries at one server, muster's or torch's."""
     if request.param == "ours":
         server: Any = muster.StoreServer("127.0.0.1")
     else:

@@ -27,7 +27,7 @@ KINDS = ["hash", "file", "tcp", "prefix of hash", "prefix of tcp", "etcd"]
 
 @pytest.fixture(scope="module")
 def specifications(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], str]]:
-    """Where each kind of store is, for this process and others: see store_worker.py."""
+    """The address of each kind of store, for this process and others: see store_worker.py."""
     folder = tmp_path_factory.mktemp("stores")
     with contextlib.ExitStack() as servers:
         made: dict[str, str] = {}
@@ -108,18 +108,18 @@ def test_timeouts_are_torchs_errors(store: dist.Store, wrapped: bool) -> None:
     assert time.monotonic() - began < 30
 
 
-def test_who_waits_in_one_clone_is_woken_by_another(store: dist.Store) -> None:
+def test_a_wait_in_one_clone_is_ended_by_another(store: dist.Store) -> None:
     other = store.clone()
-    heard: list[bytes] = []
-    waiting = threading.Thread(target=lambda: heard.append(other.get("later")))
+    received: list[bytes] = []
+    waiting = threading.Thread(target=lambda: received.append(other.get("later")))
     waiting.start()
     store.set("later", "now")
     waiting.join(PATIENCE_S)
-    assert heard == [b"now"]
+    assert received == [b"now"]
 
 
 def test_torch_may_hold_it_longer_than_python(store: dist.Store) -> None:
-    """Only torch's C++ knows the inner store from then on."""
+    """From then on only torch's C++ refers to the inner store."""
     outer = dist.PrefixStore("p", dist.PrefixStore("q", store))
     del store
     gc.collect()
@@ -187,12 +187,12 @@ def test_process_groups_on_every_kind(kind: str, specifications: Callable[[str],
         for rank in range(2)
     ]
     try:
-        said = [process.communicate(timeout=PATIENCE_S) for process in processes]
+        printed = [process.communicate(timeout=PATIENCE_S) for process in processes]
     finally:
         for process in processes:
             process.kill()
             process.wait()
-    for process, (out, errors) in zip(processes, said):
+    for process, (out, errors) in zip(processes, printed):
         assert process.returncode == 0, errors
         assert "nanobind" not in errors, errors
-        assert out == said[0][0]
+        assert out == printed[0][0]

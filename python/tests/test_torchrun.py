@@ -1,4 +1,4 @@
-"""Unmodified torchrun with --rdzv-backend=muster: agents form, train, lose one, take in another."""
+"""Unmodified torchrun with --rdzv-backend=muster: agents form, train, lose one, admit another."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ class Agent:
         self.pid = self.process.pid
 
     def workers(self) -> list[int]:
-        """torchrun starts each in a session of its own."""
+        """torchrun starts each worker in a session of its own."""
         children = pathlib.Path(f"/proc/{self.pid}/task/{self.pid}/children")
         return [int(pid) for pid in children.read_text().split()]
 
     def kill(self) -> None:
-        """With all that belongs to it, as when the machine fails."""
+        """With all its processes, as when the machine fails."""
         for pid in [self.pid, *self.workers()]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -65,7 +65,7 @@ class Agent:
 
 
 class Job:
-    """Agents of one run, and what their workers tell."""
+    """Agents of one run, and the reports of their workers."""
 
     def __init__(self, folder: pathlib.Path, endpoint: str, max_restarts: int, *words: str) -> None:
         self.folder = folder
@@ -82,7 +82,7 @@ class Job:
         self.agents.append(Agent(self, len(self.agents)))
         return self.agents[-1]
 
-    def told(self, event: str) -> list[dict[str, Any]]:
+    def reported(self, event: str) -> list[dict[str, Any]]:
         lines = []
         for file in self.folder.glob("*.jsonl"):
             for line in file.read_text().splitlines(keepends=True):
@@ -91,7 +91,7 @@ class Job:
         return [line for line in lines if line["event"] == event]
 
     def trains_together(self, since: float, *agents: Agent) -> list[dict[str, Any]]:
-        """Once all of these, and nobody else, train in one world that began after `since`."""
+        """Once exactly these train in one world that began after `since`."""
         pids = {agent.pid for agent in agents}
 
         def look() -> list[dict[str, Any]]:
@@ -99,7 +99,7 @@ class Job:
                 assert agent.process.poll() is None, self.story()
             found = [
                 line
-                for line in self.told("training")
+                for line in self.reported("training")
                 if line["world"] == len(agents) and line["began"] > since and line["agent"] in pids
             ]
             return found if {line["agent"] for line in found} == pids else []
@@ -119,7 +119,7 @@ class Job:
             except subprocess.TimeoutExpired:
                 raise AssertionError(f"agent {agent.pid} does not end:{self.story()}") from None
             assert status == 0, self.story()
-        done = [line for line in self.told("done") if line["world"] == len(agents)]
+        done = [line for line in self.reported("done") if line["world"] == len(agents)]
         assert len(done) == len(agents), self.story()
         assert all(line["weights"] == done[0]["weights"] for line in done)
 
@@ -150,7 +150,8 @@ def shrink_and_grow(job: Job, a: Agent, b: Agent, victim: Agent) -> None:
     victim.kill()
     lines = job.trains_together(killed, a, b)
     ended = time.time()
-    # Their own words, from the file of each: when the round was formed, and when they trained.
+    # The workers' own reports, from the file of each: when the round was formed, and when they
+    # trained.
     formed = max(line["began"] for line in lines) - killed
     trained = max(line["time"] for line in lines) - killed
     print(f"\nafter a kill: new workers in {formed:.2f} s, training in {trained:.2f} s")
@@ -161,7 +162,7 @@ def shrink_and_grow(job: Job, a: Agent, b: Agent, victim: Agent) -> None:
     job.finish(a, b, newcomer)
 
 
-# A worker whose collective fails would fail, and count as a restart; one that hangs does not.
+# A worker whose collective fails would fail and count as a restart; one that hangs does not.
 def test_a_job_with_muster_serve(make_job: Callable[..., Job]) -> None:
     with muster_server() as port:
         job = make_job(f"127.0.0.1:{port}", 0, "hang")
@@ -188,7 +189,7 @@ def test_a_job_whose_workers_fail_with_the_lost_ones(make_job: Callable[..., Job
         shrink_and_grow(job, job.start(), job.start(), job.start())
 
 
-def test_an_agent_that_is_asked_to_end_leaves_the_others_to_go_on(
+def test_an_agent_that_is_signalled_lets_the_others_continue(
     make_job: Callable[..., Job],
 ) -> None:
     with muster_server() as port:
@@ -202,19 +203,19 @@ def test_an_agent_that_is_asked_to_end_leaves_the_others_to_go_on(
         job.finish(a, b)
 
 
-def test_an_agent_that_waits_for_others_hears_ctrl_c(make_job: Callable[..., Job]) -> None:
+def test_an_agent_that_waits_for_others_reacts_to_ctrl_c(make_job: Callable[..., Job]) -> None:
     with muster_server() as port:
         job = make_job(f"127.0.0.1:{port}", 0)
         agent = job.start()
         until(lambda: "Rendezvous'ing worker group" in agent.log(), job.story)
-        time.sleep(0.3)  # it may or may not wait by now
+        time.sleep(0.3)  # it may or may not be waiting by now
         agent.process.send_signal(signal.SIGINT)
         agent.process.wait(20)
         assert "KeyboardInterrupt" in agent.log()
 
 
-# torchrun has its own handlers of signals from its first workers on.
-def test_an_agent_that_waits_for_others_ends_when_asked_to(make_job: Callable[..., Job]) -> None:
+# torchrun installs its own signal handlers when its first workers start.
+def test_an_agent_that_waits_for_others_ends_on_a_signal(make_job: Callable[..., Job]) -> None:
     with muster_server() as port:
         job = make_job(f"127.0.0.1:{port}", 0, "hang")
         agent, victim = job.start(), job.start()
@@ -236,6 +237,6 @@ def test_the_benchmark_of_formation_measures_both(tmp_path: pathlib.Path) -> Non
     )
     assert done.returncode == 0, done.stderr
     print(done.stdout)
-    # How many times faster is the benchmark's to tell: it depends on what else the machine does.
+    # The ratio is left to the benchmark: it depends on the machine's other work.
     (formed,) = json.loads(figures.read_text())["formation"]
     assert formed["handlers"] == 16 and formed["ratio"] > 0, formed

@@ -1,4 +1,4 @@
-"""The wheel: it brings what it needs, and works in a fresh environment with nothing else.
+"""The wheel: it contains what it needs, and works in a fresh environment with nothing else.
 
 MUSTER_WHEEL names it; make_environment has built it.
 """
@@ -18,7 +18,7 @@ import pytest
 WHEEL = os.environ.get("MUSTER_WHEEL", "")
 pytestmark = pytest.mark.skipif(not WHEEL, reason="MUSTER_WHEEL names no wheel")
 
-# Everybody has these from the system: glibc, OpenSSL, and what the interpreter itself stands on.
+# Libraries that the system provides: glibc, OpenSSL, and those of the interpreter itself.
 SYSTEM = re.compile(
     r"(ld-linux.*|lib(c|m|dl|rt|pthread|resolv|util|nss_\w+|ssl|crypto|stdc\+\+|gcc_s)\.so.*"
     r"|ld-2.*|lib(c|m|dl|rt|pthread|resolv)-2.*)"
@@ -76,16 +76,17 @@ def test_every_library_is_in_it_once() -> None:
 def test_it_has_types_program_plugin_and_nothing_else() -> None:
     names = [entry.filename for entry in entries()]
     assert {"muster/py.typed", "muster/_native.pyi", "muster/__init__.py"} <= set(names)
-    assert any(re.fullmatch(r"muster-[\d.]+\.data/scripts/muster", name) for name in names)
-    outside = [name for name in names if not name.startswith(("muster/", "muster-"))]
+    assert any(re.fullmatch(r"muster_elastic-[\d.]+\.data/scripts/muster", name) for name in names)
+    outside = [name for name in names if not name.startswith(("muster/", "muster_elastic-"))]
     assert outside == []
     with zipfile.ZipFile(WHEEL) as wheel:
-        told = next(name for name in names if name.endswith("entry_points.txt"))
-        assert "[torchrun.handlers]\nmuster" in wheel.read(told).decode().replace(" ", "")
+        reported = next(name for name in names if name.endswith("entry_points.txt"))
+        assert "[torchrun.handlers]\nmuster" in wheel.read(reported).decode().replace(" ", "")
 
 
 def test_all_that_is_loaded_comes_from_it(venv: pathlib.Path) -> None:
-    """Also with etcd's client, which brings gRPC. Not counted: what the interpreter had before."""
+    """Also with etcd's client, which loads gRPC. Libraries that the interpreter had loaded before
+    do not count."""
     loaded = python(
         venv,
         "def mapped():\n"
@@ -104,8 +105,8 @@ def test_all_that_is_loaded_comes_from_it(venv: pathlib.Path) -> None:
         for file in libraries
         if not file.startswith(str(venv.resolve()))
         and not SYSTEM.fullmatch(pathlib.PurePath(file).name)
-        and "/lib-dynload/" not in file  # Python's own modules.
-        and not re.search(r"lib(ffi|uuid|bz2|lzma|expat)", file)  # And what those stand on.
+        and "/lib-dynload/" not in file  # Python's own modules
+        and not re.search(r"lib(ffi|uuid|bz2|lzma|expat)", file)  # and their libraries
     ]
     assert strangers == []
 
@@ -141,11 +142,11 @@ def test_import_is_quick_and_without_torch(venv: pathlib.Path) -> None:
         "print(1000 * (time.process_time() - work), 1000 * (time.perf_counter() - start))\n"
         "assert not [name for name in sys.modules if name.split('.')[0] in ('torch', 'numpy')]\n"
     )
-    python(venv, "import muster")  # Its files are in the cache, and compiled, from here on.
+    python(venv, "import muster")  # From here on its files are in the cache, and compiled.
     looks = [[float(time) for time in python(venv, script).split()] for _ in range(7)]
     work, took = (min(times) for times in zip(*looks))
     print(f"import muster: {took:.1f} ms, of which {work:.1f} ms work")
-    # What it does, not what it waits for: a machine may have others to serve.
+    # Processor time, not waiting time: the machine may be busy.
     assert work < IMPORT_MS_MAX
 
 
@@ -153,6 +154,11 @@ def test_the_program_and_launch_work(venv: pathlib.Path) -> None:
     program = venv / "bin" / "muster"
     done = subprocess.run([program, "--version"], env=alone(), capture_output=True, timeout=60)
     assert done.returncode == 0, done.stderr
+    module = [venv / "bin" / "python", "-m", "muster"]
+    told = subprocess.run([*module, "--version"], env=alone(), capture_output=True, timeout=60)
+    assert (told.returncode, told.stdout) == (0, done.stdout)
+    failed = subprocess.run([*module, "no-such"], env=alone(), capture_output=True, timeout=60)
+    assert failed.returncode == 2
     launched = python(venv, "import muster; muster.launch(['/bin/echo', 'launched'])")
     assert launched == "launched\n"
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 
 #include "base/text.h"
 
@@ -59,6 +60,16 @@ Result<CalendarTime> ToCalendar(WallTime time) {
                                            " us since 1970 is not in the years 1 to 9999")};
   }
   return Fields(time);
+}
+
+std::string UtcText(WallTime time, size_t digits) {
+  const Result<CalendarTime> at = ToCalendar(time);
+  if (!at) return "";
+  char text[40];
+  std::snprintf(text, sizeof text, "%04d-%02u-%02uT%02u:%02u:%02u.%06u", at->year, at->month,
+                at->day, at->hour, at->minute, at->second, at->microsecond);
+  const size_t whole = std::string_view(text).find('.');
+  return Concat(std::string_view(text).substr(0, digits == 0 ? whole : whole + 1 + digits), 'Z');
 }
 
 Result<WallTime> ReadDatetime(std::string_view payload) {

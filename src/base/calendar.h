@@ -34,6 +34,10 @@ Result<WallTime> FromCalendar(const CalendarTime& fields);
 /// kOutOfRange: not in these years.
 Result<CalendarTime> ToCalendar(WallTime time);
 
+/// "2026-01-31T09:20:30.123456Z", with this many digits of the fraction, which is cut off after
+/// them, and without a dot for none. Empty: not in these years.
+std::string UtcText(WallTime time, size_t digits);
+
 /// Year (two bytes, the high one first), month, day, hour, minute, second, microsecond (three).
 inline constexpr size_t kDatetimeBytes = 10;
 

@@ -26,6 +26,14 @@ TEST(CalendarTest, KnowsTheEpochAndAnExample) {
   EXPECT_EQ(ToCalendar(kExampleTime).value(), kExample);
 }
 
+TEST(CalendarTest, ATextInUtcHasAsManyDigitsAsAreRequested) {
+  EXPECT_EQ(UtcText(kExampleTime, 6), "2026-03-01T12:34:56.789012Z");
+  EXPECT_EQ(UtcText(kExampleTime, 3), "2026-03-01T12:34:56.789Z");
+  EXPECT_EQ(UtcText(kExampleTime, 0), "2026-03-01T12:34:56Z");
+  EXPECT_EQ(UtcText(kWallTimeMin, 0), "0001-01-01T00:00:00Z");
+  EXPECT_EQ(UtcText(WallTime{std::numeric_limits<int64_t>::max()}, 0), "");
+}
+
 TEST(CalendarTest, CountsBackwardsBeforeTheEpoch) {
   const CalendarTime before{.year = 1969,
                             .month = 12,

@@ -1,6 +1,7 @@
 // The sum of what a server has allocated for its clients, and the bound on it.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -62,28 +63,36 @@ class MemoryAccount {
   bool IsScarce() const { return used() > limit() / 2; }
 
   /// While it lives, this thread works for one client: counts in `added` what that adds to the
-  /// accounts, net. A client that has added more than a 64th of the limit gets nothing of the last
-  /// eighth.
+  /// accounts, net, and in `by_all` (null: nowhere) what all clients of its address add. A client
+  /// that has added more than a 64th of the limit gets nothing of the last eighth. An address that
+  /// has added more than half of it gets nothing of the last 32nd (at most 4 MiB): its clients may
+  /// come again and again, as others that have added nothing.
   class Client {
    public:
-    Client(const MemoryAccount& account, int64_t& added) : added_(added), before_(added_here_) {
-      for_heavy_client_ = added > 0 && static_cast<uint64_t>(added) > account.limit() / 64;
+    Client(const MemoryAccount& account, int64_t& added, std::atomic<int64_t>* by_all = nullptr)
+        : added_(added), by_all_(by_all), before_(added_here_) {
+      const auto all = static_cast<int64_t>(std::min<uint64_t>(account.limit(), INT64_MAX));
+      for_heavy_client_ = added > all / 64;
+      for_heavy_address_ = by_all_ != nullptr && by_all_->load() > all / 2;
     }
     ~Client() {
-      added_ += added_here_ - before_;
-      for_heavy_client_ = false;
+      const int64_t more = added_here_ - before_;
+      added_ += more;
+      if (by_all_ != nullptr && more != 0) by_all_->fetch_add(more);
+      for_heavy_client_ = for_heavy_address_ = false;
     }
     Client(const Client&) = delete;
     Client& operator=(const Client&) = delete;
 
    private:
     int64_t& added_;
+    std::atomic<int64_t>* const by_all_;
     const int64_t before_;
   };
 
   /// Freed memory stays with the allocator, in pieces: small requests find room there, larger ones
   /// need more of the system's. From now on, what the process has besides what is used (its slack)
-  /// counts against requests of more than 4 KiB. `resident` tells what the process has, from any
+  /// counts against requests of more than 512 bytes. `resident` returns what the process has, from any
   /// thread; `reclaim` has the allocator return what it can. Before the account is used.
   void CountResident(std::function<uint64_t()> resident, std::function<void()> reclaim) {
     resident_ = std::move(resident);
@@ -113,12 +122,15 @@ class MemoryAccount {
 
  private:
   static constexpr uint64_t kSmall = 64 * 1024;
-  static constexpr uint64_t kReusing = 4 * 1024;
+  static constexpr uint64_t kReusing = 512;
+  static constexpr uint64_t kForOthersMost = 4 << 20;
   static constexpr uint64_t kMeasuredEach = 4 << 20;  // bytes of requests
   static constexpr uint64_t kOwnLeast = 16 << 20;
 
   static bool Fits(uint64_t bytes, uint64_t all, uint64_t now) {
-    const uint64_t most = bytes > kSmall || for_heavy_client_ ? all - all / 8 : all;
+    const bool is_light = bytes <= kSmall && !for_heavy_client_;
+    const uint64_t for_others = std::min(all / 32, kForOthersMost);
+    const uint64_t most = !is_light ? all - all / 8 : for_heavy_address_ ? all - for_others : all;
     return now <= most && bytes <= most - now;
   }
 
@@ -143,6 +155,7 @@ class MemoryAccount {
   // Of the calling thread: other threads change the account at the same time.
   static inline constinit thread_local int64_t added_here_ = 0;
   static inline constinit thread_local bool for_heavy_client_ = false;
+  static inline constinit thread_local bool for_heavy_address_ = false;
 
   const uint64_t first_limit_;
   std::atomic<uint64_t> limit_;
@@ -167,6 +180,9 @@ class Charge {
   Charge& operator=(const Charge&) = delete;
 
   void Set(size_t bytes) { account_->Change(std::exchange(bytes_, bytes), bytes); }
+  void Add(size_t bytes) { Set(bytes_ + bytes); }
+  void Subtract(size_t bytes) { Set(bytes_ - bytes); }
+  void Change(size_t before, size_t after) { Set(bytes_ - before + after); }
   size_t bytes() const { return bytes_; }
 
  private:

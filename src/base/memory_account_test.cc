@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <thread>
 
 namespace muster {
@@ -45,6 +46,30 @@ TEST(MemoryAccountTest, TheLastEighthIsNotForOneThatHasAddedMuch) {
   EXPECT_TRUE(account.HasRoomFor(11)) << "the rule ends with the client's turn";
 }
 
+TEST(MemoryAccountTest, TheLastPartIsNotForAnAddressWhoseClientsHaveAddedHalf) {
+  MemoryAccount account(kLimit);
+  std::atomic<int64_t> flooder = 0, other = 0;
+  // Each of them has added little.
+  for (uint64_t used = 0; used < kLimit / 32 * 31; used += kLimit / 128) {
+    int64_t added = 0;
+    const MemoryAccount::Client client(account, added, &flooder);
+    ASSERT_TRUE(account.HasRoomFor(kLimit / 128));
+    account.Add(kLimit / 128);
+  }
+  int64_t added = 0;
+  {
+    const MemoryAccount::Client client(account, added, &flooder);
+    EXPECT_FALSE(account.HasRoomFor(1));
+  }
+  {
+    const MemoryAccount::Client client(account, added, &other);
+    EXPECT_TRUE(account.HasRoomFor(kLimit / 32));
+    account.Add(10);
+  }
+  EXPECT_EQ(flooder, kLimit / 32 * 31);
+  EXPECT_EQ(other, 10);
+}
+
 constexpr uint64_t kMebibyte = 1 << 20;
 
 class SlackTest : public ::testing::Test {
@@ -75,8 +100,8 @@ TEST_F(SlackTest, CountsAgainstAllButSmallRequests) {
   resident_ += 200 * kMebibyte;
   account_.Reclaim();  // measures, as every tick does
   EXPECT_FALSE(account_.HasRoomFor(kMebibyte));
-  EXPECT_FALSE(account_.HasRoomFor(5'000));
-  EXPECT_TRUE(account_.HasRoomFor(4'096));
+  EXPECT_FALSE(account_.HasRoomFor(513));
+  EXPECT_TRUE(account_.HasRoomFor(512));
 }
 
 TEST_F(SlackTest, IsMeasuredAgainBeforeARefusal) {

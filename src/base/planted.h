@@ -39,6 +39,7 @@ enum class Bug : uint8_t {
   kLostWatchEvent,        ///< A change in etcd is not delivered.
   kGenerationReused,      ///< Two runs of one name have the same keys.
   kWaitingStale,          ///< Members are not notified when no node waits any more.
+  kReformAsFirst,         ///< A round that re-forms waits for the whole last call.
   kSlowToMiss,            ///< A silent node is declared lost after three times the time.
   // The two halves of kUnfencedLeader. Each hides the other from most simulated runs: tests of the
   // outbox plant them.

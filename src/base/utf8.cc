@@ -26,6 +26,17 @@ bool IsUtf8(std::string_view bytes) {
   return true;
 }
 
+std::pair<std::string_view, std::string_view> EndsOf(std::string_view text, size_t head,
+                                                     size_t tail) {
+  const auto is_inside = [text](size_t at) {
+    return at < text.size() && (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80;
+  };
+  size_t begin = text.size() - tail;
+  while (is_inside(head)) --head;
+  while (is_inside(begin)) ++begin;
+  return {text.substr(0, head), text.substr(begin)};
+}
+
 std::string ReplaceInvalidUtf8(std::string_view bytes) {
   std::string text;
   for (size_t at = 0; at < bytes.size();) {

@@ -76,6 +76,18 @@ int ReadAndRun(CLI::App& app, std::vector<std::string> arguments, const Run& run
   }
 }
 
+void PrintJson(const nlohmann::ordered_json& line) {
+  const auto replace = nlohmann::ordered_json::error_handler_t::replace;
+  std::printf("%s\n", line.dump(-1, ' ', true, replace).c_str());
+  std::fflush(stdout);
+}
+
+void PrintResult(bool as_json, const nlohmann::ordered_json& json, const std::string& text) {
+  if (as_json) return PrintJson(json);
+  std::printf("%s\n", text.c_str());
+  std::fflush(stdout);
+}
+
 int Finish(int status, const char* program) {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
   ReportStderr(Concat(program, ": cannot write to standard output\n"));

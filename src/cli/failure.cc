@@ -1,7 +1,5 @@
 #include "cli/failure.h"
 
-#include <cstdio>
-#include <nlohmann/json.hpp>
 #include <stdexcept>
 
 #include "base/text.h"
@@ -29,13 +27,7 @@ ExitStatus StatusOf(const std::exception& error) {
 }
 
 int ReportError(const std::string& what, int status, bool json, const std::string& program) {
-  if (json) {
-    const nlohmann::ordered_json line = {{"error", what}, {"status", status}};
-    // The message may contain user input that is no UTF-8.
-    const auto replace = nlohmann::ordered_json::error_handler_t::replace;
-    std::printf("%s\n", line.dump(-1, ' ', true, replace).c_str());
-    std::fflush(stdout);
-  }
+  if (json) PrintJson({{"error", what}, {"status", status}});
   ReportStderr(Concat(program, ": ", what, "\n"));
   return status;
 }

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/parse.h"
 #include "base/text.h"
 
 namespace muster::cli {
@@ -20,23 +21,16 @@ std::string Plain(double number) {
   return {digits, end.ptr};
 }
 
-template <typename T>
-bool ParseAll(const std::string& text, T* number) {
-  const char* end = text.data() + text.size();
-  const auto [stop, failure] = std::from_chars(text.data(), end, *number);
-  return failure == std::errc() && stop == end;
-}
-
 }  // namespace
 
 CLI::Validator WholeNumber(uint64_t least, uint64_t most) {
   return CLI::Validator(
       [least, most](std::string& text) -> std::string {
-        uint64_t number = 0;
-        if (!ParseAll(text, &number) || number < least || number > most) {
+        const auto number = ParseAll<uint64_t>(text);
+        if (!number || *number < least || *number > most) {
           return Concat("'", Printable(text), "' is not a whole number from ", least, " to ", most);
         }
-        text = Concat(number);  // CLI11 would read 010 as 8
+        text = Concat(*number);  // CLI11 would read 010 as 8
         return "";
       },
       "");
@@ -54,9 +48,9 @@ CLI::Validator Bytes(uint64_t least) {
           digits.resize(text.size() - unit.size());
           shift = bits;
         }
-        uint64_t number = 0;
-        const bool fits = ParseAll(digits, &number) && number <= (uint64_t{1} << 62 >> shift);
-        const uint64_t bytes = fits ? number << shift : 0;
+        const auto number = ParseAll<uint64_t>(digits);
+        const bool fits = number && *number <= (uint64_t{1} << 62 >> shift);
+        const uint64_t bytes = fits ? *number << shift : 0;
         if (!fits || (bytes != 0 && bytes < least)) {
           return Concat("'", Printable(text), "' is not 0 and not a number of bytes of at least ",
                         HumanBytes(least), ", such as 256MiB");
@@ -70,13 +64,23 @@ CLI::Validator Bytes(uint64_t least) {
 CLI::Validator SecondsFrom(double least, double most) {
   return CLI::Validator(
       [least, most](std::string& text) -> std::string {
-        double number = 0;
+        const auto number = ParseAll<double>(text);
         // Written so that nan, which is neither more nor less, is refused.
-        if (ParseAll(text, &number) && number >= least && number <= most) return "";
+        if (number && *number >= least && *number <= most) return "";
         return Concat("'", Printable(text), "' is not within ", Plain(least), " to ", Plain(most),
                       " seconds");
       },
       "");
+}
+
+void AddSeconds(CLI::App& command, const std::string& name, double& value, double least,
+                double most, const std::string& help) {
+  command.add_option(name, value, help)->transform(SecondsFrom(least, most))->capture_default_str();
+}
+
+void AddText(CLI::App& command, const std::string& name, std::string& value,
+             const std::string& help) {
+  command.add_option(name, value, help)->capture_default_str();
 }
 
 std::chrono::milliseconds ToMilliseconds(double seconds) {

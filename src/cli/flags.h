@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdint>
+#include <string>
 
 #include "base/time.h"
 
@@ -19,6 +20,17 @@ CLI::Validator Bytes(uint64_t least);
 /// For Option::transform(): a number of seconds, with or without a fraction. Both ends are
 /// allowed; `least` is 0 or at least a millisecond.
 CLI::Validator SecondsFrom(double least, double most);
+
+/// Add an option with such a value; the help shows the one it has now as the default.
+template <typename T>
+void AddWhole(CLI::App& command, const std::string& name, T& value, uint64_t least, uint64_t most,
+              const std::string& help) {
+  command.add_option(name, value, help)->transform(WholeNumber(least, most))->capture_default_str();
+}
+void AddSeconds(CLI::App& command, const std::string& name, double& value, double least,
+                double most, const std::string& help);
+void AddText(CLI::App& command, const std::string& name, std::string& value,
+             const std::string& help);
 
 /// Rounded. std::invalid_argument for what SecondsFrom() refuses.
 std::chrono::milliseconds ToMilliseconds(double seconds);

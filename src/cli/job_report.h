@@ -16,7 +16,6 @@ struct JobEnd {
   std::string run_id{};
   std::string failure_report{};     ///< A file for the report as JSON; empty: none.
   std::string parent_error_file{};  ///< Where the parent reads our error; empty: none.
-  bool quiet = false;
 };
 
 /// `failure_elsewhere`: what another node has reported as the first failure; may be empty.

@@ -18,22 +18,19 @@ namespace muster::cli {
 namespace {
 
 constexpr const char* kAbout =
-    "muster gets a fleet of machines to agree on who is in a training job, in which order.\n"
-    "\n"
-    "  muster run --nproc-per-node 4 train.py  the workers of one node, as torchrun starts them\n"
-    "  muster serve --listen :29500            a server for rendezvous, and for PyTorch's "
-    "TCPStore\n"
-    "  muster store --server HOST:29500 keys   read and change any TCPStore server, muster's or "
-    "PyTorch's\n"
-    "  muster rendezvous --endpoint HOST:29400 --id RUN --nodes 2:4\n"
-    "                                          form a round with other nodes, also PyTorch's\n"
-    "  muster status --server HOST:29400       the rounds, their nodes, and which nodes they wait "
-    "for\n"
-    "  muster etcd --dev --members 3           a throwaway etcd, until it is stopped\n"
-    "\n"
-    "Exit status: 0 done, 1 failed, 2 usage error, 3 timed out, 4 no server,\n"
-    "5 the rendezvous is closed. Errors go to stderr; with --json also to stdout, as\n"
-    "{\"error\": \"...\", \"status\": N}.";
+    R"(muster gets a fleet of machines to agree on who is in a training job, in which order.
+
+  muster run --nproc-per-node 4 train.py  the workers of one node, as torchrun starts them
+  muster serve --listen :29500            a server for rendezvous, and for PyTorch's TCPStore
+  muster store --server HOST:29500 keys   read and change any TCPStore server, muster's or PyTorch's
+  muster rendezvous --endpoint HOST:29400 --id RUN --nodes 2:4
+                                          form a round with other nodes, also PyTorch's
+  muster status --server HOST:29400       the rounds, their nodes, and which nodes they wait for
+  muster etcd --dev --members 3           a throwaway etcd, until it is stopped
+
+Exit status: 0 done, 1 failed, 2 usage error, 3 timed out, 4 no server,
+5 the rendezvous is closed. Errors go to stderr; with --json also to stdout, as
+{"error": "...", "status": N}.)";
 
 /// `muster run`, or the program under torchrun's name: the rest is the launcher's.
 std::optional<LaunchPersonality> AsLauncher(std::string_view called,

@@ -5,7 +5,6 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/eventfd.h>
-#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
@@ -19,8 +18,11 @@
 #include <stdexcept>
 #include <utility>
 
+#include "base/calendar.h"
 #include "base/text.h"
+#include "os/posix/file_io.h"
 #include "os/posix/line_writer.h"
+#include "os/posix/posix_clock.h"
 
 namespace muster::cli {
 
@@ -35,12 +37,11 @@ sigset_t SetOf(const std::vector<int>& signals) {
 
 sigset_t StopSet() { return SetOf({SIGINT, SIGTERM}); }
 
+void Block(const sigset_t& set) { pthread_sigmask(SIG_BLOCK, &set, nullptr); }
+
 }  // namespace
 
-StopSignals::StopSignals() {
-  const sigset_t set = StopSet();
-  pthread_sigmask(SIG_BLOCK, &set, nullptr);
-}
+StopSignals::StopSignals() { Block(StopSet()); }
 
 int StopSignals::Await() const {
   const sigset_t set = StopSet();
@@ -63,7 +64,9 @@ void OpenStandardDescriptors() {
   if (fd >= 0) close(fd);
 }
 
-void TellStderr(std::string_view text) { StandardError().Write(SeveralLines(text)); }
+void PrintNotice(std::string_view line) {
+  StandardError().Write(Concat("muster: ", OneLine(line), "\n"));
+}
 
 void FlushStderr() {
   constexpr std::chrono::milliseconds kPatience{200};
@@ -76,15 +79,12 @@ void ReportStderr(std::string_view text) {
   std::fwrite(shown.data(), 1, shown.size(), stderr);
 }
 
-void BlockSignals(const std::vector<int>& signals) {
-  const sigset_t set = SetOf(signals);
-  pthread_sigmask(SIG_BLOCK, &set, nullptr);
-}
+void BlockSignals(const std::vector<int>& signals) { Block(SetOf(signals)); }
 
 SignalWatch::SignalWatch(const std::vector<int>& signals, std::function<void(int)> on_signal)
     : on_signal_(std::move(on_signal)) {
-  BlockSignals(signals);
   const sigset_t set = SetOf(signals);
+  Block(set);
   signals_ = OwnedFd(signalfd(-1, &set, SFD_CLOEXEC));
   end_ = OwnedFd(eventfd(0, EFD_CLOEXEC));
   if (!signals_.is_open() || !end_.is_open())
@@ -122,14 +122,6 @@ namespace {
   throw std::runtime_error(Concat("cannot write the port file ", Printable(path, 1024), ": ", why));
 }
 
-/// A name in the folder of `path` that cannot be predicted.
-std::string DraftOf(const std::string& path) {
-  uint64_t number = 0;
-  if (getrandom(&number, sizeof number, 0) != sizeof number)
-    CannotWrite(path, std::strerror(errno));
-  return Concat(path, ".", number, ".new");
-}
-
 }  // namespace
 
 // Where other users may write, a link may be at either name: none is followed.
@@ -139,19 +131,8 @@ PortFile::PortFile(std::string path, uint16_t port) : path_(std::move(path)) {
   if (lstat(path_.c_str(), &found) == 0 && S_ISLNK(found.st_mode))
     CannotWrite(path_,
                 "it is a symbolic link, which is not followed; remove it or name its target");
-  const std::string draft = DraftOf(path_);
-  file_ = OwnedFd(open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644));
+  file_ = ReplaceFile(path_, Concat(port, '\n'), 0644);
   if (!file_.is_open()) CannotWrite(path_, std::strerror(errno));
-  const std::string text = Concat(port, '\n');
-  errno = ENOSPC;  // of a write that is cut short
-  const bool written =
-      write(file_.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
-      std::rename(draft.c_str(), path_.c_str()) == 0;
-  if (!written) {
-    const int why = errno;
-    unlink(draft.c_str());
-    CannotWrite(path_, std::strerror(why));
-  }
 }
 
 PortFile::~PortFile() {
@@ -163,15 +144,8 @@ PortFile::~PortFile() {
 }
 
 void LogToStderr(bool warning, std::string_view line) {
-  timespec now{};
-  clock_gettime(CLOCK_REALTIME, &now);
-  tm utc{};
-  gmtime_r(&now.tv_sec, &utc);
-  char stamp[32];
-  strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%S", &utc);
-  char milliseconds[24];
-  std::snprintf(milliseconds, sizeof milliseconds, ".%03ldZ", now.tv_nsec / 1'000'000);
-  TellStderr(Concat(stamp, milliseconds, warning ? " warning " : " info ", OneLine(line), "\n"));
+  StandardError().Write(Concat(UtcText(PosixClock().Wall(), 3), warning ? " warning " : " info ",
+                               OneLine(line), "\n"));
 }
 
 }  // namespace muster::cli

@@ -31,11 +31,11 @@ void OpenStandardDescriptors();
 // Messages on stderr contain texts of peers and workers: bytes that a terminal would interpret are
 // escaped here.
 
-/// To stderr, in order, on a thread of its own: never blocks. Lines for which there is no room,
-/// because the reader is too slow, are dropped and counted.
-void TellStderr(std::string_view text);
+/// "muster: LINE" to stderr, in order, on a thread of its own: never blocks. Lines for which there
+/// is no room, because the reader is too slow, are dropped and counted.
+void PrintNotice(std::string_view line);
 
-/// Waits until the messages of TellStderr() are written, as long as they are read. For a process
+/// Waits until the messages of PrintNotice() are written, as long as they are read. For a process
 /// that ends without exit().
 void FlushStderr();
 
@@ -86,7 +86,7 @@ class PortFile {
 };
 
 /// One line to stderr, prefixed with the time; a peer's text in it cannot forge another line. As
-/// TellStderr().
+/// PrintNotice().
 void LogToStderr(bool warning, std::string_view line);
 
 }  // namespace muster::cli

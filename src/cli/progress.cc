@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "base/utf8.h"
 #include "cli/process.h"
 #include "os/posix/line_writer.h"
 
@@ -22,15 +23,10 @@ constexpr std::string_view kEraseLine = "\r\x1b[K";
 /// Lists of names may be long; the text around them matters more.
 std::string WithoutMiddle(const std::string& line, size_t width) {
   constexpr std::string_view kGap = "...";
-  const auto at_character = [&line](size_t at) {
-    while (at < line.size() && (line[at] & 0xc0) == 0x80) ++at;
-    return at;
-  };
   if (width <= kGap.size()) return "";
   const size_t tail = std::min<size_t>(24, width / 3);
-  size_t head = width - kGap.size() - tail;
-  while (head > 0 && at_character(head) != head) --head;
-  return Concat(line.substr(0, head), kGap, line.substr(at_character(line.size() - tail)));
+  const auto [begin, end] = EndsOf(line, width - kGap.size() - tail, tail);
+  return Concat(begin, kGap, end);
 }
 
 }  // namespace
@@ -42,6 +38,8 @@ void Progress::Show(const WaitReport& report) {
   WaitReport timeless = report;
   timeless.last_call_left.reset();
   timeless.time_left.reset();
+  timeless.held_for.reset();
+  if (timeless.held_left) timeless.held_left.emplace(0);
   Show(report.ToString(), timeless.ToString());
 }
 
@@ -49,7 +47,7 @@ void Progress::Show(const std::string& line, const std::string& timeless) {
   if (on_terminal_) return Redraw(line);
   if (timeless == last_) return;
   last_ = timeless;
-  TellStderr(Concat("muster: ", OneLine(line), "\n"));
+  PrintNotice(line);
 }
 
 void Progress::Clear() {

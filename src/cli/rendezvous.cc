@@ -11,6 +11,7 @@
 #include <string>
 #include <thread>
 
+#include "base/parse.h"
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
@@ -45,23 +46,12 @@ struct RendezvousFlags {
 
 // "2:4", or "3" for exactly three.
 std::pair<int64_t, int64_t> ParseNodes(const std::string& text) {
-  const size_t colon = text.find(':');
-  const auto number = [&](const std::string& part) -> int64_t {
-    size_t used = 0;
-    int64_t value = 0;
-    try {
-      value = std::stoll(part, &used);
-    } catch (const std::exception&) {
-      used = 0;
-    }
-    if (part.empty() || used != part.size()) {
-      throw std::invalid_argument(
-          Concat("--nodes '", text, "': expected MIN:MAX or one number, as in 2:4 or 3"));
-    }
-    return value;
-  };
-  if (colon == text.npos) return {number(text), number(text)};
-  return {number(text.substr(0, colon)), number(text.substr(colon + 1))};
+  const std::vector<std::string_view> parts = Split(text, ':');
+  const auto min = ParseWholeNumber(parts.front());
+  const auto max = ParseWholeNumber(parts.back());
+  if (min && max && parts.size() <= 2) return {*min, *max};
+  throw std::invalid_argument(
+      Concat("--nodes '", text, "': expected MIN:MAX or one number, as in 2:4 or 3"));
 }
 
 RendezvousParameters Parameters(const RendezvousFlags& flags) {
@@ -69,7 +59,7 @@ RendezvousParameters Parameters(const RendezvousFlags& flags) {
   RendezvousConfig config = ParseRendezvousConfig(flags.config);
   for (const auto& [key, value] : config) {
     if (const auto warning = WarningOfKey(flags.backend, key))
-      TellStderr(Concat("muster: --conf: ", *warning, "\n"));
+      PrintNotice(Concat("--conf: ", *warning));
   }
   if (flags.backend.starts_with("etcd")) {
     if (config.contains("password"))
@@ -86,12 +76,6 @@ RendezvousParameters Parameters(const RendezvousFlags& flags) {
 }
 
 using Json = nlohmann::ordered_json;
-
-void PrintJson(const Json& line) {
-  // What other nodes sent may be no UTF-8: ASCII keeps control characters from the terminal.
-  std::printf("%s\n", line.dump(-1, ' ', true, Json::error_handler_t::replace).c_str());
-  std::fflush(stdout);
-}
 
 /// A line of the journal.
 void Note(const RendezvousFlags& flags, std::string_view event, const Json& more = Json::object()) {
@@ -119,7 +103,7 @@ void Note(const RendezvousFlags& flags, const MembershipEvent& event) {
 /// What the keys of the round begin with.
 std::string PrefixOf(const Store& store) {
   if (const auto* prefixed = dynamic_cast<const PrefixStore*>(&store)) return prefixed->prefix();
-  if (const auto* etcd = dynamic_cast<const EtcdStore*>(&store)) return etcd->prefix();
+  if (const auto prefix = EtcdStorePrefix(store)) return *prefix;
   return "";
 }
 
@@ -132,17 +116,11 @@ void Print(const RendezvousInfo& info, const RendezvousFlags& flags) {
                      {"master_addr", master.master_addr},
                      {"master_port", master.master_port},
                      {"store_prefix", prefix}};
-  if (flags.journal) {
-    Note(flags, "round", line);
-  } else if (flags.json) {
-    PrintJson(line);
-  } else {
-    std::printf("rank %lld of %lld in round %lld; workers meet at %s:%d; keys under '%s'\n",
-                static_cast<long long>(info.rank), static_cast<long long>(info.world_size),
-                static_cast<long long>(info.round), OneLine(master.master_addr).c_str(),
-                master.master_port, OneLine(prefix).c_str());
-  }
-  std::fflush(stdout);
+  if (flags.journal) return Note(flags, "round", line);
+  PrintResult(flags.json, line,
+              Concat("rank ", info.rank, " of ", info.world_size, " in round ", info.round,
+                     "; workers meet at ", OneLine(master.master_addr), ":", master.master_port,
+                     "; keys under '", OneLine(prefix), "'"));
 }
 
 /// Waits for the next round and prints it. What the handler throws is thrown here; a signal ends
@@ -164,7 +142,7 @@ void Join(RendezvousHandler& handler, const RendezvousFlags& flags, const StopSi
       if (const auto signal = signals.AwaitFor(std::chrono::milliseconds(100))) {
         // The wait cannot be interrupted; the others notice our silence.
         progress.Clear();
-        TellStderr(Concat("muster: interrupted while ", handler.DescribeWait().ToString(), "\n"));
+        PrintNotice(Concat("interrupted while ", handler.DescribeWait().ToString()));
         FlushStderr();
         std::fflush(nullptr);
         _exit(128 + *signal);
@@ -186,14 +164,14 @@ void Hold(RendezvousHandler& handler, const RendezvousFlags& flags, const StopSi
     const auto left = std::chrono::ceil<milliseconds>(until - Clock::now());
     const auto event = handler.AwaitEvent(std::min(left, kLook));
     if (!event) continue;
-    TellStderr(Concat("muster: ", event->ToString(), "\n"));
+    PrintNotice(event->ToString());
     Note(flags, *event);
     if (flags.follow && event->kind != MembershipEvent::Kind::kClosed)
       Join(handler, flags, signals);
   }
 }
 
-int Rendezvous(const RendezvousFlags& flags) {
+int Rendezvous(RendezvousFlags& flags) {
   const RendezvousParameters parameters = Parameters(flags);
   if (!flags.events.empty()) {
     SetRendezvousEventSink(flags.events == "-" ? EventsToStderr() : EventsToFile(flags.events));
@@ -205,7 +183,7 @@ int Rendezvous(const RendezvousFlags& flags) {
     Join(*handler, flags, signals);
     Hold(*handler, flags, signals);
   } catch (const RendezvousGracefulExitError& error) {
-    TellStderr(Concat("muster: ", OneLine(error.what()), "\n"));
+    PrintNotice(error.what());
     Note(flags, "closed", {{"who", ""}, {"why", error.what()}});
     return kOk;
   }
@@ -221,66 +199,49 @@ int Rendezvous(const RendezvousFlags& flags) {
 }  // namespace
 
 void AddRendezvous(CLI::App& app, Run* run) {
-  auto flags = std::make_shared<RendezvousFlags>();
-  CLI::App* command = app.add_subcommand(
-      "rendezvous",
-      "Take part in a rendezvous as one node.\n"
-      "\n"
-      "Joins the next round, prints this node's rank, the size of the world and where the workers "
-      "meet, holds\n"
-      "its place for --hold seconds, and leaves. While it waits it shows which nodes are missing. "
-      "The node\n"
-      "whose machine the endpoint names serves for all, as long as it runs, unless a server is "
-      "there "
-      "already\n"
-      "(`muster serve`). With --backend c10d it also meets PyTorch's rendezvous handlers.\n"
-      "\n"
-      "  muster rendezvous --endpoint localhost:29400 --id try --nodes 2 --hold 10    run it "
-      "twice\n"
-      "  muster rendezvous --endpoint HOST:29400 --id RUN --nodes 2:8 --hold 3600 --follow");
-  command->add_option("--backend", flags->backend, "muster, c10d, static, etcd, etcd-v2")
-      ->capture_default_str();
-  command
-      ->add_option("--endpoint", flags->endpoint,
-                   "HOST:PORT of the server; or (c10d) a file's path, or (etcd, etcd-v2) etcd's\n"
-                   "HOST:PORT,HOST:PORT")
-      ->capture_default_str();
-  command->add_option("--id", flags->run_id, "Name of the run, the same on all nodes")->required();
-  command->add_option("--nodes", flags->nodes, "MIN:MAX nodes of a round, or one number")
-      ->capture_default_str();
-  command->add_option("--local-addr", flags->local_addr,
-                      "Address of this node for the others; default: the address that the server "
-                      "sees\n(c10d, and etcd on this machine: its name)");
-  command->add_option("--rank", flags->rank, "This node's rank (static only)")
+  constexpr const char* kAbout = R"(Take part in a rendezvous as one node.
+
+Joins the next round, prints this node's rank, the size of the world and where the workers meet,
+holds its place for --hold seconds, and leaves. While it waits it shows which nodes are missing. The
+node whose machine the endpoint names serves for all, as long as it runs, unless a server is there
+already (`muster serve`). With --backend c10d it also meets PyTorch's rendezvous handlers.
+
+  muster rendezvous --endpoint localhost:29400 --id try --nodes 2 --hold 10    run it twice
+  muster rendezvous --endpoint HOST:29400 --id RUN --nodes 2:8 --hold 3600 --follow)";
+  auto [node, flags] = AddCommand(app, run, "rendezvous", kAbout, Rendezvous);
+  AddText(node, "--backend", flags.backend, "muster, c10d, static, etcd, etcd-v2");
+  AddText(node, "--endpoint", flags.endpoint,
+          "HOST:PORT of the server; or (c10d) a file's path, or (etcd, etcd-v2) etcd's\n"
+          "HOST:PORT,HOST:PORT");
+  node.add_option("--id", flags.run_id, "Name of the run, the same on all nodes")->required();
+  AddText(node, "--nodes", flags.nodes, "MIN:MAX nodes of a round, or one number");
+  node.add_option("--local-addr", flags.local_addr,
+                  "Address of this node for the others; default: the address that the server sees\n"
+                  "(c10d, and etcd on this machine: its name)");
+  node.add_option("--rank", flags.rank, "This node's rank (static only)")
       ->transform(WholeNumber(0, INT32_MAX));
-  command->add_option("--timeout", flags->timeout_seconds, "Whole seconds to wait for a round")
-      ->transform(WholeNumber(1, kWholeSecondsMax))
-      ->capture_default_str();
-  command
-      ->add_option("--last-call", flags->last_call_seconds,
-                   "Whole seconds to wait for more nodes once there are MIN")
-      ->transform(WholeNumber(1, kWholeSecondsMax))
-      ->capture_default_str();
-  command->add_option("--hold", flags->hold_seconds, "Seconds to stay; a signal ends it early")
-      ->transform(SecondsFrom(0, kSecondsMax))
-      ->capture_default_str();
-  command->add_flag("--follow", flags->follow, "Join the next round whenever one is due");
-  command->add_flag("--close", flags->close, "Finally, close the rendezvous for all");
-  command->add_option(
-      "--conf", flags->config,
+  AddWhole(node, "--timeout", flags.timeout_seconds, 1, kWholeSecondsMax,
+           "Whole seconds to wait for a round");
+  AddWhole(node, "--last-call", flags.last_call_seconds, 1, kWholeSecondsMax,
+           "Whole seconds to wait for more nodes once there are MIN");
+  AddSeconds(node, "--hold", flags.hold_seconds, 0, kSecondsMax,
+             "Seconds to stay; a signal ends it early");
+  node.add_flag("--follow", flags.follow, "Join the next round whenever one is due");
+  node.add_flag("--close", flags.close, "Finally, close the rendezvous for all");
+  node.add_option(
+      "--conf", flags.config,
       "Further options, KEY=VALUE,...: is_host, keep_alive_interval, keep_alive_max_attempt,\n"
-      "close_timeout; muster: grace, rank_policy (natural, text, stable, label), label;\n"
-      "c10d: store_type, read_timeout, heartbeat_timeout; etcd, etcd-v2: read_timeout, protocol, "
-      "cacert,\n"
-      "cert, key, user, password_file, etcd_prefix");
-  command->add_option("--events", flags->events, "Append events to this file as JSON; -: stderr");
-  command->add_flag("--json", flags->json, "Print the result as JSON");
-  command->add_flag(
-      "--journal", flags->journal,
+      "close_timeout; muster, etcd: reform_timeout, rejoin_window, expected, label, rank_policy\n"
+      "(natural, text, stable, label); muster: grace; c10d: store_type, read_timeout,\n"
+      "heartbeat_timeout; etcd, etcd-v2: read_timeout, protocol, cacert, cert, key, user,\n"
+      "password_file, etcd_prefix");
+  node.add_option("--events", flags.events, "Append events to this file as JSON; -: stderr");
+  node.add_flag("--json", flags.json, "Print the result as JSON");
+  node.add_flag(
+      "--journal", flags.journal,
       "Print all events of this node as JSON, one object in each line, with its \"event\":\n"
       "joining, round (the result), member_lost, nodes_waiting, place_lost, closed; left or "
       "closing");
-  command->callback([flags, run] { *run = [flags] { return Rendezvous(*flags); }; });
 }
 
 }  // namespace muster::cli

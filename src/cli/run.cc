@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "base/trim.h"
 #include "cli/commands.h"
 #include "cli/job_report.h"
 #include "cli/process.h"
@@ -33,6 +34,8 @@
 #include "muster/rendezvous.h"
 #include "muster/store_server.h"
 #include "os/ports/system.h"
+#include "os/posix/entropy.h"
+#include "os/posix/file_io.h"
 #include "os/posix/host.h"
 #include "os/posix/memory.h"
 #include "os/posix/worker_launch.h"
@@ -66,25 +69,17 @@ std::string TemporaryFolder(const Environment& environment) {
   return folder.empty() ? "/tmp" : std::filesystem::absolute(folder).string();
 }
 
-/// A random UUID (version 4).
-std::string Uuid() {
-  std::random_device entropy;
-  std::string text;
-  for (int i = 0; i < 32; ++i) {
-    if (i == 8 || i == 12 || i == 16 || i == 20) text += '-';
-    uint32_t digit = entropy() & 0xf;
-    if (i == 12) digit = 4;
-    if (i == 16) digit = 8 | (digit & 3);
-    text += "0123456789abcdef"[digit];
-  }
-  return text;
-}
-
 std::string DecimalId() {
   std::random_device entropy;
   std::string text(1, static_cast<char>('1' + entropy() % 9));
   while (text.size() < 38) text += static_cast<char>('0' + entropy() % 10);
   return text;
+}
+
+/// A random UUID (version 4), which the kernel makes.
+std::string Uuid() {
+  const auto uuid = ReadUpTo("/proc/sys/kernel/random/uuid");
+  return uuid ? std::string(Trim(*uuid)) : DecimalId();
 }
 
 /// Messages for the user on stderr, according to --quiet and --verbose.
@@ -94,8 +89,7 @@ class Messages {
       : quiet_(options.quiet), verbose_(options.verbose) {}
 
   void Write(const std::string& line, bool is_detail = false) const {
-    if (quiet_ || (is_detail && !verbose_)) return;
-    TellStderr(Concat("muster: ", OneLine(line), "\n"));
+    if (!quiet_ && (verbose_ || !is_detail)) PrintNotice(line);
   }
   bool quiet() const { return quiet_; }
 
@@ -276,10 +270,7 @@ JobOptions OptionsOf(const Job& job, const RendezvousHandler& handler, const Mes
                       .uses_agent_store = handler.UseAgentStore(),
                       .has_virtual_local_rank = options.virtual_local_rank,
                       .signals = options.signals},
-      .streams = {.redirects = options.redirects,
-                  .tee = options.tee,
-                  .shown_workers = options.shown_workers,
-                  .without_logs = options.log_dir == "/dev/null"},
+      .streams = options.streams,
       .output_filters = options.output_filters,
       .error_filters = options.error_filters,
       .prefix_template = VariableOrEmpty(job.environment, "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"),
@@ -298,8 +289,7 @@ JobOptions OptionsOf(const Job& job, const RendezvousHandler& handler, const Mes
       .on_joined = [&] { wait_line.End(); }};
 }
 
-std::unique_ptr<AgentEventSink> OpenEvents(const Job& job) {
-  if (job.options.event_sink == "null") return nullptr;
+AgentEventSink OpenEvents(const Job& job) {
   return Must(OpenAgentEventSink(
       {.name = job.options.event_sink, .log_level = VariableOrEmpty(job.environment, "LOGLEVEL")}));
 }
@@ -325,20 +315,19 @@ class LogsSweeper {
 
 LogTree MakeLogs(const Job& job) {
   const LaunchOptions& options = job.options;
-  std::random_device entropy;
   return Must(LogTree::Create(
       {.root = options.log_dir,
        .temporary = TemporaryFolder(job.environment),
        .run_id = job.run_id,
        .filtered = {.out = !options.output_filters.empty(), .err = !options.error_filters.empty()},
-       .seed = (uint64_t{entropy()} << 32) | entropy()}));
+       .seed = RandomFromKernel()}));
 }
 
 /// Connecting to the rendezvous may take a minute. No worker runs yet: a signal ends the process.
 Rendezvous ConnectUnlessSignalled(const Job& job, const LogsSweeper& sweeper,
                                   std::unique_ptr<WorkerProcesses>& processes) {
   const SignalWatch signals(job.signals, [&](int signal) {
-    TellStderr(Concat("muster: ", SignalName(signal), " came before the rendezvous was reached\n"));
+    PrintNotice(Concat(SignalName(signal), " came before the rendezvous was reached"));
     FlushStderr();
     sweeper.Sweep();
     // With it the guardian ends. It would notice the end of this process only afterwards, and the
@@ -353,8 +342,9 @@ int Launch(const Job& job, const Messages& messages) {
   LogTree logs = MakeLogs(job);
   const LogsSweeper sweeper(logs, job.options.log_dir.empty());
   // Workers whose output goes to a full disk fail, and cannot report why.
-  if (!job.options.redirects.IsEmpty() || !job.options.tee.IsEmpty()) Must(logs.CheckRoom());
-  std::unique_ptr<AgentEventSink> events = OpenEvents(job);
+  const StreamOptions& streams = job.options.streams;
+  if (!streams.redirects.IsEmpty() || !streams.tee.IsEmpty()) Must(logs.CheckRoom());
+  AgentEventSink events = OpenEvents(job);
 
   // From here on signals stay pending, in all threads started later, for a SignalWatch.
   BlockSignals(job.signals);
@@ -399,12 +389,11 @@ int Launch(const Job& job, const Messages& messages) {
              .entry_point = job.program.entry_point,
              .run_id = job.run_id,
              .failure_report = job.options.failure_report,
-             .parent_error_file = VariableOrEmpty(job.environment, "TORCHELASTIC_ERROR_FILE"),
-             .quiet = messages.quiet()},
-            host, driver.rendezvous().failure_elsewhere(), around.clock());
+             .parent_error_file = VariableOrEmpty(job.environment, "TORCHELASTIC_ERROR_FILE")},
+            host, driver.rendezvous().state().failure_elsewhere, around.clock());
   std::fflush(nullptr);
   // A join in progress cannot be cancelled, nor a last request to a server that has ended.
-  if (!driver.rendezvous().is_idle()) {
+  if (!driver.rendezvous().state().is_idle) {
     sweeper.Sweep();
     _exit(status);
   }

@@ -1,12 +1,11 @@
 // `muster serve`: a server, until SIGINT or SIGTERM.
-#include <cstdio>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
 
 #include "base/endpoint.h"
 #include "base/limits.h"
+#include "base/text.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
 #include "cli/process.h"
@@ -56,22 +55,17 @@ int Serve(ServeFlags& flags) {
     throw std::runtime_error(error.what());  // status 1: not a failure of another server
   }
   const PortFile port_file(flags.port_file, server->port());
-  if (flags.json) {
-    const nlohmann::json line = {{"address", server->address()}, {"port", server->port()}};
-    std::printf("%s\n", line.dump().c_str());
-  } else {
-    std::printf("muster: serving on %s\n", server->address().c_str());
-  }
-  std::fflush(stdout);
+  PrintResult(flags.json, {{"address", server->address()}, {"port", server->port()}},
+              Concat("muster: serving on ", server->address()));
   signals.Await();
   return kOk;
 }
 
 void AddLimits(CLI::App& serve, ServeFlags& flags) {
-  const auto count = [&](const char* flag, uint64_t& value, uint64_t most, const char* help) {
-    serve.add_option(flag, value, help)->transform(WholeNumber(1, most))->capture_default_str();
-  };
   StoreServerOptions& options = flags.options;
+  const auto count = [&](const char* name, uint64_t& value, uint64_t most, const char* help) {
+    AddWhole(serve, name, value, 1, most, help);
+  };
   count("--key-bytes-max", options.key_bytes_max, kFrame - 1, "Largest key");
   count("--value-bytes-max", options.value_bytes_max, kFrame - 1, "Largest value");
   count("--keys-per-request-max", options.keys_per_request_max, kFrame - 1,
@@ -90,10 +84,8 @@ void AddLimits(CLI::App& serve, ServeFlags& flags) {
       ->capture_default_str();
   count("--runs-max", options.runs_max, kFrame, "Runs at a time");
   count("--nodes-per-run-max", options.nodes_per_run_max, kFrame, "Nodes in one run");
-  const auto seconds = [&](const char* flag, double& value, const char* help) {
-    serve.add_option(flag, value, help)
-        ->transform(SecondsFrom(0.001, kClientSecondsMax))
-        ->capture_default_str();
+  const auto seconds = [&](const char* name, double& value, const char* help) {
+    AddSeconds(serve, name, value, 0.001, kClientSecondsMax, help);
   };
   seconds("--handshake-seconds", flags.handshake_seconds, "Time for the first message of a client");
   seconds("--run-kept-seconds", flags.run_kept_seconds, "Time to keep a run without nodes");
@@ -104,36 +96,27 @@ void AddLimits(CLI::App& serve, ServeFlags& flags) {
 }  // namespace
 
 void AddServe(CLI::App& app, Run* run) {
-  auto flags = std::make_shared<ServeFlags>();
-  CLI::App* serve = app.add_subcommand(
-      "serve",
-      "Run a server: the coordinator of any number of rendezvous, and a store that muster's and "
-      "PyTorch's clients\n"
-      "can use, on one port.\n"
-      "\n"
-      "Prints one line with its real address once it accepts connections, and runs until SIGINT or "
-      "SIGTERM,\n"
-      "which end it with status 0. Every client that reaches the address can use the store: listen "
-      "on "
-      "a trusted\n"
-      "network only.\n"
-      "\n"
-      "  muster serve --listen :29500                          all interfaces, IPv6 and IPv4\n"
-      "  muster serve --listen 127.0.0.1:0 --port-file port    a free port, written to a file");
-  serve
-      ->add_option("--listen", flags->listen,
-                   "HOST:PORT; no HOST: all interfaces; PORT 0: a free one")
-      ->capture_default_str();
-  serve->add_option("--threads", flags->options.threads, "Loop threads; 0: one for each core")
-      ->transform(WholeNumber(0, 1024))
-      ->capture_default_str();
-  serve->add_option("--port-file", flags->port_file,
-                    "Write the real port to this file; removed at the end");
-  AddLimits(*serve, *flags);
-  serve->add_flag("--json", flags->json, "Print the address as JSON");
-  serve->add_flag("-v,--verbose", flags->verbose, "Log closed connections, too");
-  serve->add_flag("-q,--quiet", flags->quiet, "Log nothing");
-  serve->callback([flags, run] { *run = [flags] { return Serve(*flags); }; });
+  constexpr const char* kAbout =
+      R"(Run a server: the coordinator of any number of rendezvous, and a store that muster's and
+PyTorch's clients can use, on one port.
+
+Prints one line with its real address once it accepts connections, and runs until SIGINT or SIGTERM,
+which end it with status 0. Every client that reaches the address can use the store: listen on a
+trusted network only.
+
+  muster serve --listen :29500                          all interfaces, IPv6 and IPv4
+  muster serve --listen 127.0.0.1:0 --port-file port    a free port, written to a file)";
+  auto [serve, flags] = AddCommand(app, run, "serve", kAbout, Serve);
+  AddText(serve, "--listen", flags.listen,
+          "HOST:PORT; no HOST: all interfaces; PORT 0: a free one");
+  AddWhole(serve, "--threads", flags.options.threads, 0, 1024,
+           "Loop threads; 0: one for each core");
+  serve.add_option("--port-file", flags.port_file,
+                   "Write the real port to this file; removed at the end");
+  AddLimits(serve, flags);
+  serve.add_flag("--json", flags.json, "Print the address as JSON");
+  serve.add_flag("-v,--verbose", flags.verbose, "Log closed connections, too");
+  serve.add_flag("-q,--quiet", flags.quiet, "Log nothing");
 }
 
 }  // namespace muster::cli

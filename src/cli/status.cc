@@ -20,7 +20,7 @@
 #include "rendezvous/session/status_client.h"
 #include "rendezvous/wait_report.h"
 #ifdef MUSTER_HAS_ETCD
-#include "etcd/etcd_access.h"
+#include "etcd/grpc/grpc_etcd.h"
 #include "etcd/status.h"
 #include "muster/etcd_rendezvous.h"
 #include "os/ports/system.h"
@@ -42,30 +42,25 @@ struct StatusFlags {
   bool InEtcd() const { return server.find("://") != server.npos; }
 };
 
-const char* Name(RunReport::Phase phase) {
-  switch (phase) {
-    case RunReport::Phase::kForming:
-      return "forming";
-    case RunReport::Phase::kLastCall:
-      return "last call";
-    case RunReport::Phase::kComplete:
-      return "complete";
-    case RunReport::Phase::kClosed:
-      return "closed";
-    case RunReport::Phase::kEmpty:
-      break;
-  }
-  return "empty";
-}
+// In the order of the enumerators.
+constexpr const char* kPhases[] = {"forming", "last call", "complete", "closed", "empty"};
+
+const char* Name(RunReport::Phase phase) { return kPhases[static_cast<size_t>(phase)]; }
 
 double Seconds(Duration time) { return static_cast<double>(time.count() / 1'000'000) / 1e3; }
 
 /// Which nodes the run waits for, and why: one sentence.
 std::string Sentence(const RunReport& run) {
   const std::string late =
-      run.waiting == 0 ? ""
-                       : Concat("; ", run.waiting, run.waiting == 1 ? " node waits" : " nodes wait",
-                                " for the next round");
+      run.waiting == 0
+          ? ""
+          : Concat("; ", run.waiting, run.waiting == 1 ? " node waits" : " nodes wait",
+                   " for the next round",
+                   run.held_left
+                       ? Concat(", held back for up to ",
+                                std::chrono::ceil<std::chrono::seconds>(*run.held_left).count(),
+                                " s more: the round has just re-formed")
+                       : "");
   if (run.phase == RunReport::Phase::kEmpty) return "no nodes: waiting for the first to come";
   if (run.phase == RunReport::Phase::kClosed)
     return Concat("closed", run.closed_by.empty() ? "" : Concat(" by ", OneLine(run.closed_by)));
@@ -94,6 +89,7 @@ Json ToJson(const RunReport& run, bool in_etcd) {
                {"world_size", run.world_size}};
   if (in_etcd) json.erase("generation");
   if (run.last_call_left) json["last_call_left_seconds"] = Seconds(*run.last_call_left);
+  if (run.held_left) json["held_left_seconds"] = Seconds(*run.held_left);
   if (!run.closed_by.empty()) json["closed_by"] = run.closed_by;
   json["summary"] = Sentence(run);
   for (const auto& [name, role] : {std::pair{"participants", Role::kParticipant},
@@ -132,12 +128,8 @@ void Print(const RunReport& run, bool in_etcd) {
 
 std::vector<RunReport> Fetch(StatusClient& client, const StatusFlags& flags, const Clock& clock) {
   const Instant deadline = clock.Now() + ToDuration(flags.timeout_seconds);
-  std::vector<RunReport> heads;
-  if (flags.run_id.empty()) {
-    heads = OrExit(client.Request("", deadline), "status");
-  } else {
-    heads.push_back({.id = flags.run_id});
-  }
+  std::vector<RunReport> heads{{.id = flags.run_id}};
+  if (flags.run_id.empty()) heads = OrExit(client.Request("", deadline), "status");
   std::vector<RunReport> runs;
   for (const RunReport& head : heads) {
     for (RunReport& run : OrExit(client.Request(head.id, deadline), "status"))
@@ -162,8 +154,7 @@ std::function<std::vector<RunReport>()> FetcherInEtcd(const StatusFlags& flags,
   return [calls, prefix, &flags, &clock] {
     const Instant deadline = clock.Now() + ToDuration(flags.timeout_seconds);
     EtcdStatus found = OrExit(StatusInEtcd(*calls, prefix, flags.run_id, deadline), "status");
-    for (const std::string& why : found.ignored)
-      TellStderr(Concat("muster: ignored: ", OneLine(why), "\n"));
+    for (const std::string& why : found.ignored) PrintNotice(Concat("ignored: ", why));
     return std::move(found.runs);
   };
 }
@@ -187,8 +178,7 @@ void Show(const std::vector<RunReport>& runs, const StatusFlags& flags) {
   if (flags.json) {
     Json json = {{"server", flags.server}, {"runs", Json::array()}};
     for (const RunReport& run : runs) json["runs"].push_back(ToJson(run, flags.InEtcd()));
-    // In ASCII: names come from other nodes, and must not control a terminal.
-    std::printf("%s\n", json.dump(-1, ' ', true, Json::error_handler_t::replace).c_str());
+    PrintJson(json);
   } else {
     if (flags.watch && isatty(STDOUT_FILENO) == 1) std::printf("\x1b[H\x1b[2J");
     if (runs.empty()) std::printf("no runs at %s\n", flags.server.c_str());
@@ -197,7 +187,7 @@ void Show(const std::vector<RunReport>& runs, const StatusFlags& flags) {
   std::fflush(stdout);
 }
 
-int ShowStatus(const StatusFlags& flags) {
+int ShowStatus(StatusFlags& flags) {
   const StopSignals signals;
   PosixClock clock;
   const auto fetch = flags.InEtcd() ? FetcherInEtcd(flags, clock) : FetcherAtServer(flags, clock);
@@ -215,28 +205,23 @@ int ShowStatus(const StatusFlags& flags) {
 }  // namespace
 
 void AddStatus(CLI::App& app, Run* run) {
-  auto flags = std::make_shared<StatusFlags>();
-  CLI::App* status = app.add_subcommand(
-      "status",
-      "Print the runs of a server: round, phase, the nodes with their rank and last message, "
-      "waiting "
-      "nodes and\n"
-      "spares; and in one sentence, which nodes each run waits for and why.\n"
-      "\n"
-      "  muster status --server HOST:29400                      all runs\n"
-      "  muster status --server HOST:29400 --run RUN --watch    one run, every second\n"
-      "  muster status --server etcd://H1:2379,H2:2379          runs of the backend etcd");
+  constexpr const char* kAbout =
+      R"(Print the runs of a server: round, phase, the nodes with their rank and last message,
+waiting nodes and spares; and in one sentence, which nodes each run waits for and why.
+
+  muster status --server HOST:29400                      all runs
+  muster status --server HOST:29400 --run RUN --watch    one run, every second
+  muster status --server etcd://H1:2379,H2:2379          runs of the backend etcd)";
+  auto [status, flags] = AddCommand(app, run, "status", kAbout, ShowStatus);
   status
-      ->add_option("--server", flags->server,
-                   "HOST:PORT of `muster serve` or of the hosting node, or etcd://HOST:PORT,...")
+      .add_option("--server", flags.server,
+                  "HOST:PORT of `muster serve` or of the hosting node, or etcd://HOST:PORT,...")
       ->required();
-  status->add_option("--run", flags->run_id, "Only this run");
-  status->add_option("--timeout", flags->timeout_seconds, "Seconds to wait for an answer")
-      ->transform(SecondsFrom(0.001, kSecondsMax))
-      ->capture_default_str();
-  status->add_flag("--watch", flags->watch, "Repeat every second, until a signal");
-  status->add_flag("--json", flags->json, "Print JSON, one line each time");
-  status->callback([flags, run] { *run = [flags] { return ShowStatus(*flags); }; });
+  status.add_option("--run", flags.run_id, "Only this run");
+  AddSeconds(status, "--timeout", flags.timeout_seconds, 0.001, kSecondsMax,
+             "Seconds to wait for an answer");
+  status.add_flag("--watch", flags.watch, "Repeat every second, until a signal");
+  status.add_flag("--json", flags.json, "Print JSON, one line each time");
 }
 
 }  // namespace muster::cli

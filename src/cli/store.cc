@@ -51,15 +51,16 @@ class Connection {
   explicit Connection(const StoreFlags& flags)
       : flags_(flags), store_(Connect(flags, ToMilliseconds(flags.connect_seconds))) {}
 
-  /// As RunOperation(). A server that closed the connection but can be reached again has refused
+  /// A server that closed the connection but can be reached again has refused
   /// the operation: StoreError names possible reasons, and the next operation is possible.
-  Outcome Run(const std::string& name, Arguments arguments) {
+  Outcome Run(const Operation& operation, Arguments arguments) {
     try {
-      return RunOperation(*store_, name, arguments);
+      return operation.run(*store_, arguments);
     } catch (const NetworkError&) {
       if (!Reconnect()) throw;
-      throw StoreError(Concat("server ", flags_.server, " closed the connection on '", name,
-                              "' and still accepts others. Perhaps ", PossibleRefusals(name)));
+      throw StoreError(Concat("server ", flags_.server, " closed the connection on '",
+                              operation.name, "' and still accepts others. Perhaps ",
+                              PossibleRefusals(operation)));
     }
   }
 
@@ -118,10 +119,9 @@ std::vector<std::string> Words(const std::string& line) {
 std::string OperationsHelp() {
   std::string help;
   for (const Operation& operation : Operations()) {
-    std::string call =
-        Concat("  ", std::string_view(operation.name), ' ', std::string_view(operation.usage));
+    std::string call = Concat("  ", operation.name, ' ', operation.usage);
     call.resize(std::max<size_t>(call.size() + 1, 30), ' ');
-    help += Concat(call, std::string_view(operation.help), '\n');
+    help += Concat(call, operation.help, '\n');
   }
   return help;
 }
@@ -143,7 +143,8 @@ int Prompt(Connection& server, const StoreFlags& flags) {
       continue;
     }
     try {
-      Print(flags, server.Run(words[0], std::span(words).subspan(1)));
+      const Operation& operation = FindOperation(words[0], words.size() - 1);
+      Print(flags, server.Run(operation, std::span(words).subspan(1)));
     } catch (const NetworkError&) {
       throw;
     } catch (const std::exception& error) {
@@ -157,13 +158,12 @@ int Prompt(Connection& server, const StoreFlags& flags) {
 int Store(StoreFlags& flags) {
   Connection server(flags);
   if (flags.words.empty()) return Prompt(server, flags);
-  const std::string& name = flags.words[0];
   std::string& last = flags.words.back();
-  const Operation& operation = FindOperation(name, flags.words.size() - 1);
-  if (TakesValue(operation) && last == "-" && flags.plain_words == flags.words.size()) {
+  const Operation& operation = FindOperation(flags.words[0], flags.words.size() - 1);
+  if (operation.TakesValue() && last == "-" && flags.plain_words == flags.words.size()) {
     last.assign(std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>());
   }
-  Print(flags, server.Run(name, std::span(flags.words).subspan(1)));
+  Print(flags, server.Run(operation, std::span(flags.words).subspan(1)));
   return kOk;
 }
 
@@ -199,56 +199,44 @@ void TakeWords(const CLI::App& store, std::vector<std::string>* arguments, Store
   *arguments = std::move(left);
 }
 
-constexpr const char* kMore =
-    "\n"
-    "A VALUE of - is read from standard input, to its end (not at the prompt). Words that start "
-    "with '-'\n"
-    "go after '--', which may be anywhere: 'set KEY -- --flag', 'set -- KEY --flag' and\n"
-    "'-- set KEY --flag' are the same. Negative numbers need no '--': 'add KEY -5'.\n"
-    "\n"
-    "Exit status: 1 if the operation failed or the server refused it, 2 after a usage error, 3 "
-    "after "
-    "a timeout,\n"
-    "4 if there is no server. From a pipe, all lines are run, also after a failure, and the status "
-    "is "
-    "that of the\n"
-    "last operation that failed; only a lost server ends it early.\n"
-    "\n"
-    "With --json, each operation prints one object on stdout: its result or, if it failed,\n"
-    "{\"error\": \"...\", \"status\": N} with the exit status (and the message on stderr).";
+constexpr const char* kAbout =
+    R"(Read and change the keys of a TCPStore server, muster's or PyTorch's.
+
+Without an operation: a prompt (or, from a pipe, one operation a line).
+
+  muster store --server node1:29500 get ready      wait for a key and print it
+  muster store --server node1:29500 --json keys    list the keys, for programs
+
+Operations:
+)";
+
+constexpr const char* kMore = R"(
+A VALUE of - is read from standard input, to its end (not at the prompt). Words that start with '-'
+go after '--', which may be anywhere: 'set KEY -- --flag', 'set -- KEY --flag' and
+'-- set KEY --flag' are the same. Negative numbers need no '--': 'add KEY -5'.
+
+Exit status: 1 if the operation failed or the server refused it, 2 after a usage error, 3 after a
+timeout, 4 if there is no server. From a pipe, all lines are run, also after a failure, and the
+status is that of the last operation that failed; only a lost server ends it early.
+
+With --json, each operation prints one object on stdout: its result or, if it failed,
+{"error": "...", "status": N} with the exit status (and the message on stderr).)";
 
 }  // namespace
 
 void AddStore(CLI::App& app, Run* run, std::vector<std::string>* arguments) {
-  auto flags = std::make_shared<StoreFlags>();
-  CLI::App* store = app.add_subcommand(
-      "store",
-      Concat("Read and change the keys of a TCPStore server, muster's or PyTorch's.\n"
-             "\n"
-             "Without an operation: a prompt (or, from a pipe, one operation a line).\n"
-             "\n"
-             "  muster store --server node1:29500 get ready      wait for a key and print it\n"
-             "  muster store --server node1:29500 --json keys    list the keys, for programs\n"
-             "\n"
-             "Operations:\n",
-             OperationsHelp(), kMore));
-  store->add_option("--server", flags->server, "HOST:PORT of the server")->capture_default_str();
-  store
-      ->add_option("--timeout", flags->timeout_seconds,
-                   "Seconds to wait for keys, elements and participants")
-      ->transform(SecondsFrom(0.001, kSecondsMax))
-      ->capture_default_str();
-  store
-      ->add_option("--connect-timeout", flags->connect_seconds,
-                   "Seconds to keep trying to reach the server")
-      ->transform(SecondsFrom(0.001, kSecondsMax))
-      ->capture_default_str();
-  store->add_flag("--json", flags->json, "Print one JSON object for each result");
+  auto [store, flags] =
+      AddCommand(app, run, "store", Concat(kAbout, OperationsHelp(), kMore), Store);
+  AddText(store, "--server", flags.server, "HOST:PORT of the server");
+  AddSeconds(store, "--timeout", flags.timeout_seconds, 0.001, kSecondsMax,
+             "Seconds to wait for keys, elements and participants");
+  AddSeconds(store, "--connect-timeout", flags.connect_seconds, 0.001, kSecondsMax,
+             "Seconds to keep trying to reach the server");
+  store.add_flag("--json", flags.json, "Print one JSON object for each result");
   // For the help only: TakeWords() has removed them.
-  store->add_option("operation", "One of the above");
-  store->add_option("arguments", "Its arguments")->expected(0, -1);
-  TakeWords(*store, arguments, flags.get());
-  store->callback([flags, run] { *run = [flags] { return Store(*flags); }; });
+  store.add_option("operation", "One of the above");
+  store.add_option("arguments", "Its arguments")->expected(0, -1);
+  TakeWords(store, arguments, &flags);
 }
 
 }  // namespace muster::cli

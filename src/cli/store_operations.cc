@@ -1,12 +1,13 @@
 #include "cli/store_operations.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <stdexcept>
 
 #include "base/endpoint.h"
+#include "base/parse.h"
 #include "base/text.h"
+#include "base/utf8.h"
 
 namespace muster::cli {
 
@@ -21,22 +22,8 @@ std::string ServerOf(const TcpStore& store) {
 }
 
 int64_t Integer(const std::string& text, std::string_view what) {
-  int64_t value = 0;
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (failure != std::errc() || end != text.data() + text.size() || text.empty()) {
-    throw std::invalid_argument(
-        Concat(what, " must be a whole number, not '", Printable(text), "'"));
-  }
-  return value;
-}
-
-bool IsUtf8(std::string_view bytes) {
-  try {
-    (void)json(std::string(bytes)).dump();
-    return true;
-  } catch (const json::exception&) {
-    return false;
-  }
+  if (const auto number = ParseAll<int64_t>(text)) return *number;
+  throw std::invalid_argument(Concat(what, " must be a whole number, not '", Printable(text), "'"));
 }
 
 std::string Hex(std::string_view bytes) {
@@ -58,11 +45,10 @@ Outcome Value(const std::string& value) {
 Outcome Number(int64_t number) { return {Concat(number), {{"value", number}}}; }
 Outcome Truth(bool truth) { return {truth ? "true" : "false", {{"value", truth}}}; }
 
+Outcome Done() { return {"ok", {{"ok", true}}}; }
+
 // Writes have no reply. The reply to an empty CHECK shows that the server has executed them.
-Outcome Confirm(TcpStore& store) {
-  store.Check({});
-  return {"ok", {{"ok", true}}};
-}
+Outcome Confirm(TcpStore& store) { return store.Check({}), Done(); }
 
 std::vector<std::string> List(Arguments arguments) { return {arguments.begin(), arguments.end()}; }
 
@@ -103,7 +89,7 @@ Outcome Wait(TcpStore& store, Arguments keys) {
     }
     ThrowTimeout(store, Names(missing));
   }
-  return {"ok", {{"ok", true}}};
+  return Done();
 }
 
 Outcome Get(TcpStore& store, Arguments arguments) {
@@ -136,7 +122,7 @@ Outcome Barrier(TcpStore& store, Arguments arguments) {
                                    ServerOf(store), ": ", store.Add(arguments[0], 0), " of ",
                                    world_size, " arrived within ", store.Timeout().count(), " ms"));
   }
-  return {"ok", {{"ok", true}}};
+  return Done();
 }
 
 constexpr const char* kNoNumber = "the value of KEY is not a number";
@@ -162,9 +148,9 @@ std::vector<Operation> MakeOperations() {
       {"check", "KEY...", "Print whether all keys exist.", 1, kMany,
        "there are too many (--keys-per-request-max)",
        [](TcpStore& store, Arguments a) { return Truth(store.Check(List(a))); }},
-      {"delete", "KEY", "Remove a value, print whether there was one.", 1, 1, nullptr,
+      {"delete", "KEY", "Remove a value, print whether there was one.", 1, 1, "",
        [](TcpStore& store, Arguments a) { return Truth(store.DeleteKey(a[0])); }},
-      {"count", "", "Print the number of keys, internal ones included.", 0, 0, nullptr,
+      {"count", "", "Print the number of keys, internal ones included.", 0, 0, "",
        [](TcpStore& store, Arguments) { return Number(store.GetNumKeys()); }},
       {"keys", "[PREFIX]", "List the keys.", 0, 1, "the list is too long (--reply-bytes-max)",
        Keys},
@@ -181,10 +167,8 @@ std::vector<Operation> MakeOperations() {
        [](TcpStore& store, Arguments a) { return Number(store.QueueLen(a[0])); }},
       {"barrier", "KEY WORLD_SIZE", "Wait until WORLD_SIZE clients have called this.", 2, 2,
        kNoNumber, Barrier},
-      {"ping", "", "One round trip that touches no key.", 0, 0, nullptr,
-       [](TcpStore& store, Arguments) {
-         return store.Ping(), Outcome{"ok", {{"ok", true}}};
-       }},
+      {"ping", "", "One round trip that touches no key.", 0, 0, "",
+       [](TcpStore& store, Arguments) { return store.Ping(), Done(); }},
   };
 }
 
@@ -198,31 +182,19 @@ const std::vector<Operation>& Operations() {
 const Operation& FindOperation(const std::string& name, size_t arguments) {
   std::string names;
   for (const Operation& operation : Operations()) {
-    names += Concat(" ", std::string_view(operation.name));
+    names += Concat(" ", operation.name);
     if (operation.name != name) continue;
     if (arguments < operation.arguments_min || arguments > operation.arguments_max) {
-      throw std::invalid_argument(Concat("usage: ", name, " ", std::string_view(operation.usage)));
+      throw std::invalid_argument(Concat("usage: ", name, " ", operation.usage));
     }
     return operation;
   }
   throw std::invalid_argument(Concat("no operation '", Printable(name), "'; there are:", names));
 }
 
-bool TakesValue(const Operation& operation) {
-  return std::string_view(operation.usage).ends_with(" VALUE");
-}
-
-Outcome RunOperation(TcpStore& store, const std::string& name, Arguments arguments) {
-  return FindOperation(name, arguments.size()).run(store, arguments);
-}
-
-std::string PossibleRefusals(const std::string& name) {
-  std::string reasons;
-  for (const Operation& operation : Operations()) {
-    if (operation.name != name || operation.refusal == nullptr) continue;
-    reasons = Concat(std::string_view(operation.refusal), "; or ");
-  }
-  return Concat(reasons, "a key is over its limit (--key-bytes-max of muster serve)");
+std::string PossibleRefusals(const Operation& operation) {
+  return Concat(operation.refusal, operation.refusal.empty() ? "" : "; or ",
+                "a key is over its limit (--key-bytes-max of muster serve)");
 }
 
 }  // namespace muster::cli

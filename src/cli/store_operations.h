@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "muster/tcp_store.h"
@@ -21,15 +22,18 @@ struct Outcome {
 using Arguments = std::span<const std::string>;
 
 struct Operation {
-  const char* name;
-  const char* usage;  ///< The arguments, as in "KEY VALUE".
-  const char* help;
+  std::string_view name;
+  std::string_view usage;  ///< The arguments, as in "KEY VALUE".
+  std::string_view help;
   size_t arguments_min;
   size_t arguments_max;
-  /// Why a server may refuse this operation, besides the reasons for all of them; nullptr: no
-  /// others.
-  const char* refusal;
+  /// Why a server may refuse this operation, besides the reasons for all of them; empty: no others.
+  std::string_view refusal;
+  /// StoreTimeoutError names what did not come, the server and the timeout.
   std::function<Outcome(TcpStore& store, Arguments arguments)> run;
+
+  /// Whether its last argument is a VALUE, which may be read from standard input.
+  bool TakesValue() const { return usage.ends_with(" VALUE"); }
 };
 
 const std::vector<Operation>& Operations();
@@ -37,14 +41,7 @@ const std::vector<Operation>& Operations();
 /// The operation of that name, if it takes so many arguments; else std::invalid_argument.
 const Operation& FindOperation(const std::string& name, size_t arguments);
 
-/// Whether its last argument is a VALUE, which may be read from standard input.
-bool TakesValue(const Operation& operation);
-
-/// Runs one operation given by name. std::invalid_argument: no such operation, or wrong arguments.
-/// StoreTimeoutError names what did not come, the server and the timeout.
-Outcome RunOperation(TcpStore& store, const std::string& name, Arguments arguments);
-
 /// Why a server that is alive may have closed the connection on this operation.
-std::string PossibleRefusals(const std::string& name);
+std::string PossibleRefusals(const Operation& operation);
 
 }  // namespace muster::cli

@@ -105,83 +105,52 @@ Result<std::shared_ptr<Etcd>> EtcdCalls::Client() {
   return etcd_;
 }
 
-template <typename T>
-Result<T> EtcdCalls::Request(Duration grace,
-                             const std::function<void(std::function<void(Result<T>)>)>& start) {
+Result<EtcdAnswer> EtcdCalls::Attempt(const EtcdTransaction& transaction, Duration patience) {
   // Outlives a caller that does not wait for the answer.
   struct Pending {
     std::unique_ptr<Monitor> monitor;
-    std::atomic<bool> is_started = false;  // and refers to nothing of the caller any more
-    std::optional<Result<T>> answer;
+    std::optional<Result<EtcdAnswer>> answer;
   };
   const auto pending = std::make_shared<Pending>();
   pending->monitor = around_.MakeMonitor();
-  thread_->loop().Post([pending, &start] {
-    start([pending](Result<T> result) {
+  thread_->loop().Post([this, pending, transaction, patience]() mutable {
+    etcd_->Commit(std::move(transaction), patience, [pending](Result<EtcdAnswer> result) {
       const Lock lock(*pending->monitor);
       pending->answer = std::move(result);
       pending->monitor->NotifyAll();
     });
-    pending->is_started = true;
   });
   const Instant began = clock_.Now();
   Lock lock(*pending->monitor);
   while (!pending->answer && !IsInterrupted()) pending->monitor->WaitUntil(Instant::Never());
   if (pending->answer) return *std::move(pending->answer);
-  Error why{Code::kInterrupted, InterruptedAfter(began, clock_.Now())};
+  const std::string why = InterruptedAfter(began, clock_.Now());
   const ScopedUninterrupted once;
-  const Instant until = clock_.Now() + grace;
-  while (!pending->answer && (!pending->is_started || clock_.Now() < until))
+  const Instant until = clock_.Now() + (OnlyReads(transaction) ? kReadGrace : kInterruptionGrace);
+  while (!pending->answer && clock_.Now() < until)
     pending->monitor->WaitUntil(clock_.Now() + kCheckInterval);
   if (pending->answer) return *std::move(pending->answer);
-  return Error{why.code, Concat(why.message, " while waiting for an answer of ", name_)};
+  return Error{Code::kInterrupted, Concat(why, " while waiting for an answer of ", name_)};
 }
 
-template <typename T>
-Result<T> EtcdCalls::Repeat(Instant deadline, bool repeat_unanswered,
-                            const std::function<Result<T>(Duration)>& attempt) {
+Result<EtcdAnswer> EtcdCalls::Commit(const EtcdTransaction& transaction, Instant deadline) {
   Backoff backoff(kFirstPause, kLongestPause, NextSeed());
   const Instant began = clock_.Now();
   while (true) {
     const Duration left = deadline == Instant::Never() ? kAttempt : deadline - clock_.Now();
-    Result<T> result = attempt(std::clamp<Duration>(left, 1ms, kAttempt));
+    Result<EtcdAnswer> result = Attempt(transaction, std::clamp<Duration>(left, 1ms, kAttempt));
     if (result) return result;
     const Code code = result.error().code;
-    if (code != Code::kUnavailable && !(repeat_unanswered && code == Code::kTimeout)) return result;
+    const bool again =
+        code == Code::kUnavailable || (code == Code::kTimeout && OnlyReads(transaction));
     const Instant next = clock_.Now() + backoff.Next();
-    if (next >= deadline) return result;
+    if (!again || next >= deadline) return result;
     clock_.SleepUntil(next);
     if (IsInterrupted()) {
       return Error{Code::kInterrupted, Concat(InterruptedAfter(began, clock_.Now()),
                                               " while trying again: ", result.error().message)};
     }
   }
-}
-
-Result<EtcdAnswer> EtcdCalls::Commit(const EtcdTransaction& transaction, Instant deadline) {
-  const bool reads = OnlyReads(transaction);
-  return Repeat<EtcdAnswer>(deadline, reads, [&](Duration patience) {
-    return Request<EtcdAnswer>(reads ? kReadGrace : kInterruptionGrace,
-                               [&](std::function<void(Result<EtcdAnswer>)> done) {
-                                 etcd_->Commit(transaction, patience, std::move(done));
-                               });
-  });
-}
-
-Result<EtcdLease> EtcdCalls::Grant(Duration ttl, Instant deadline) {
-  return Repeat<EtcdLease>(deadline, true, [&](Duration patience) {
-    return Request<EtcdLease>(kReadGrace, [&](std::function<void(Result<EtcdLease>)> done) {
-      etcd_->Grant(ttl, patience, std::move(done));
-    });
-  });
-}
-
-Status EtcdCalls::Revoke(int64_t lease, Instant deadline) {
-  return Repeat<Unit>(deadline, true, [&](Duration patience) {
-    return Request<Unit>(kInterruptionGrace, [&](std::function<void(Status)> done) {
-      etcd_->Revoke(lease, patience, std::move(done));
-    });
-  });
 }
 
 Status EtcdCalls::Await(const std::vector<EtcdRange>& ranges, int64_t revision, Instant deadline,

@@ -31,7 +31,7 @@ class EtcdCalls {
 
   /// The thread and the client, for others who want to share them: a process has one connection.
   LoopThread& thread() { return *thread_; }
-  /// Connects if nobody has yet. On the loop's thread only.
+  /// Connects on the first call. On the loop's thread only.
   Result<std::shared_ptr<Etcd>> Client();
 
   // The calls below need a connected client: after Open(), or a successful Client().
@@ -40,10 +40,6 @@ class EtcdCalls {
   /// reads, also if it got no answer. A write without an answer returns kTimeout at once: if it
   /// were repeated blindly, the first one could still arrive after the second.
   Result<EtcdAnswer> Commit(const EtcdTransaction& transaction, Instant deadline);
-  /// Repeated also without an answer: an unused lease ends by itself.
-  Result<EtcdLease> Grant(Duration ttl, Instant deadline);
-  /// Likewise. kNotFound: the lease had ended before.
-  Status Revoke(int64_t lease, Instant deadline);
 
   /// Blocks until `enough` returns true for a change in one of the ranges. It is called with all
   /// changes from `revision` on, in their order, one at a time, on the loop's thread, and never
@@ -59,17 +55,9 @@ class EtcdCalls {
   const std::string& name() const { return name_; }
 
  private:
-  /// One request, from any thread: `start` begins it on the loop. An interrupted caller still waits
-  /// `grace` for the answer: an etcd that lives answers in time, and the caller learns whether the
-  /// write happened.
-  template <typename T>
-  Result<T> Request(Duration grace,
-                    const std::function<void(std::function<void(Result<T>)>)>& start);
-  /// Calls `attempt(patience)` while it returns kUnavailable; with `repeat_unanswered`, also while
-  /// it returns kTimeout.
-  template <typename T>
-  Result<T> Repeat(Instant deadline, bool repeat_unanswered,
-                   const std::function<Result<T>(Duration)>& attempt);
+  /// One attempt. An interrupted caller still waits a little for the answer: an etcd that lives
+  /// answers in time, and the caller learns whether a write happened.
+  Result<EtcdAnswer> Attempt(const EtcdTransaction& transaction, Duration patience);
 
   System& around_;
   Clock& clock_;

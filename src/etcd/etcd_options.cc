@@ -1,3 +1,5 @@
+#include "muster/etcd.h"
+
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -6,10 +8,11 @@
 #include <stdexcept>
 #include <utility>
 
+#include "base/endpoint.h"
 #include "base/percent.h"
 #include "base/text.h"
 #include "base/trim.h"
-#include "etcd/etcd_access.h"
+#include "rendezvous/option_readers.h"
 
 namespace muster {
 
@@ -84,11 +87,10 @@ std::string NormalPrefix(std::string_view prefix) {
 
 /// The option as text; empty if it is not given.
 std::string TextOption(const RendezvousParameters& parameters, std::string_view key) {
+  std::string text;
   const std::optional<ConfigValue> given = parameters.Get(key);
-  if (!given || std::holds_alternative<std::monostate>(*given)) return "";
-  if (const auto* text = std::get_if<std::string>(&*given)) return *text;
-  if (const auto* number = std::get_if<int64_t>(&*given)) return Concat(*number);
-  throw std::invalid_argument(Concat("Rendezvous option '", key, "' is not a text."));
+  if (given && !std::holds_alternative<std::monostate>(*given)) TakeText(parameters, key, text);
+  return text;
 }
 
 /// The option under either of its names.
@@ -139,7 +141,7 @@ void TakeProtocol(const RendezvousParameters& parameters, std::optional<bool> by
                   EtcdOptions& options) {
   const std::string given = TextOption(parameters, "protocol");
   const std::string protocol = LowerCase(Trim(given));
-  if (!parameters.Get("protocol") || (protocol.empty() && given.empty())) return;
+  if (given.empty()) return;
   if (protocol != "http" && protocol != "https") {
     throw std::invalid_argument(
         Concat("protocol is '", Printable(given), "': it must be http or https (which means TLS)"));
@@ -160,33 +162,26 @@ std::pair<EtcdOptions, std::optional<bool>> ReadUrl(std::string_view given) {
   TakeUser(text, options);
   if (const size_t extra = text.find_first_of("?#"); extra != std::string_view::npos)
     Refuse("end", text.substr(extra), "options are given elsewhere");
-  if (text.empty()) return {options, tls};
-  options.endpoints.clear();
-  while (true) {
-    const std::optional<bool> again = TakeScheme(text);  // some write it before each host
-    if (again && !options.endpoints.empty() && tls != again)
-      Refuse("scheme", *again ? "https" : "http", "must be the same for all hosts");
-    if (again) tls = again;
-    const size_t end = text.find_first_of(",/");
-    const std::string_view host = text.substr(0, end);
-    if (host.empty() && options.endpoints.empty() && end != std::string_view::npos &&
-        text[end] == '/') {
-      options.endpoints = EtcdOptions().endpoints;  // "etcd:///prefix"
-    } else {
-      options.endpoints.push_back(ReadEndpoint(Trim(host)));
+  if (!text.empty() && !text.starts_with('/')) {  // otherwise the default place
+    options.endpoints.clear();
+    while (true) {
+      const std::optional<bool> again = TakeScheme(text);  // some write it before each host
+      if (again && !options.endpoints.empty() && tls != again)
+        Refuse("scheme", *again ? "https" : "http", "must be the same for all hosts");
+      if (again) tls = again;
+      const size_t end = std::min(text.find_first_of(",/"), text.size());
+      options.endpoints.push_back(ReadEndpoint(Trim(text.substr(0, end))));
+      text.remove_prefix(end);
+      if (!text.starts_with(',')) break;
+      text = Trim(text.substr(1));
     }
-    if (end == std::string_view::npos) break;
-    const bool is_last = text[end] == '/';
-    if (is_last) options.prefix = NormalPrefix(Unescaped("prefix", text.substr(end)));
-    text.remove_prefix(end + 1);
-    if (is_last) break;
-    text = Trim(text);
   }
+  options.prefix = NormalPrefix(Unescaped("prefix", text));
   options.tls = tls.value_or(false);
   return {std::move(options), tls};
 }
 
-void MustBe(bool right, std::string_view what) {
+void Require(bool right, std::string_view what) {
   if (!right) throw std::invalid_argument(Concat("etcd: ", what));
 }
 
@@ -220,38 +215,32 @@ EtcdOptions EtcdOptions::From(const RendezvousParameters& parameters) {
 }
 
 void EtcdOptions::Validate() const {
-  MustBe(!endpoints.empty(), "there are no endpoints; give one, such as localhost:2379");
+  Require(!endpoints.empty(), "there are no endpoints; give one, such as localhost:2379");
   for (const HostAndPort& each : endpoints) {
-    MustBe(!each.host.empty() && each.port > 0 && each.port <= 65535,
-           Concat("endpoint '", Printable(each.host), ":", each.port,
-                  "' must have a host, and a port from 1 to 65535"));
+    Require(!each.host.empty() && each.port > 0 && each.port <= 65535,
+            Concat("endpoint '", Printable(each.host), ":", each.port,
+                   "' must have a host, and a port from 1 to 65535"));
   }
-  MustBe(tls || (cacert.empty() && cert.empty() && key.empty()),
-         "certificates are given (cacert, cert, key), but TLS is off; write "
-         "protocol=https or https://");
-  MustBe(cert.empty() == key.empty(), cert.empty()
-                                          ? "a key is given (key), but not its certificate (cert)"
-                                          : "a certificate is given (cert), but not its key (key)");
-  MustBe(password.empty() || !user.empty(), "a password is given, but no user");
-  MustBe(Printable(prefix, prefix.size()) == prefix,
-         Concat("the prefix '", Printable(prefix), "' must be printable text"));
-  MustBe(timeout > milliseconds::zero() && timeout <= std::chrono::seconds(kSecondsMax),
-         Concat("the timeout is ", timeout.count(), " ms; it must be above zero, at most a year"));
+  Require(tls || (cacert.empty() && cert.empty() && key.empty()),
+          "certificates are given (cacert, cert, key), but TLS is off; write "
+          "protocol=https or https://");
+  Require(cert.empty() == key.empty(),
+          cert.empty() ? "a key is given (key), but not its certificate (cert)"
+                       : "a certificate is given (cert), but not its key (key)");
+  Require(password.empty() || !user.empty(), "a password is given, but no user");
+  Require(Printable(prefix, prefix.size()) == prefix,
+          Concat("the prefix '", Printable(prefix), "' must be printable text"));
+  Require(timeout > milliseconds::zero() && timeout <= std::chrono::seconds(kSecondsMax),
+          Concat("the timeout is ", timeout.count(), " ms; it must be above zero, at most a year"));
 }
 
-std::string EtcdOptions::ToString() const { return AccessOf(*this).ToString(); }
-
-EtcdAccess AccessOf(const EtcdOptions& options) {
-  EtcdAccess access{.endpoints = {},
-                    .tls = options.tls,
-                    .ca_file = options.cacert,
-                    .cert_file = options.cert,
-                    .key_file = options.key,
-                    .user = options.user,
-                    .password = options.password};
-  for (const HostAndPort& each : options.endpoints)
-    access.endpoints.push_back({each.host, static_cast<uint16_t>(each.port)});
-  return access;
+std::string EtcdOptions::ToString() const {
+  std::string text;
+  for (const auto& [host, port] : endpoints) {
+    const Endpoint endpoint{host, static_cast<uint16_t>(port)};
+    text += Concat(text.empty() ? "etcd at " : ",", endpoint.ToString());
+  }
+  return text;
 }
 
 }  // namespace muster

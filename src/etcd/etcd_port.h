@@ -10,32 +10,11 @@
 #include <utility>
 #include <vector>
 
-#include "base/endpoint.h"
 #include "base/result.h"
-#include "base/text.h"
 #include "base/time.h"
 #include "os/ports/loop.h"
 
 namespace muster {
-
-/// Where a cluster is, and the credentials for it.
-struct EtcdAccess {
-  std::vector<Endpoint> endpoints;  ///< Any of them; the others are for when it fails.
-  bool tls = false;
-  std::string ca_file{};    ///< The CA of the servers' certificates; empty: the system's list.
-  std::string cert_file{};  ///< The client certificate, if servers ask for one; with its key.
-  std::string key_file{};
-  std::string user{};  ///< Empty: without authentication.
-  std::string password{};
-
-  /// "etcd at h1:2379,h2:2379", for messages.
-  std::string ToString() const {
-    std::string text;
-    for (const Endpoint& each : endpoints)
-      text += Concat(text.empty() ? "etcd at " : ",", each.ToString());
-    return text;
-  }
-};
 
 /// A key with its value, and the store's revisions at which it was created and last changed.
 struct EtcdPair {

@@ -1,19 +1,17 @@
-#include "muster/etcd_server.h"
+#include "etcd/etcd_server.h"
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <optional>
 #include <stdexcept>
 #include <system_error>
 #include <utility>
 
 #include "base/interruption.h"
 #include "base/text.h"
+#include "muster/error.h"
 #include "os/ports/system.h"
-#include "os/posix/kept_child.h"
 #include "os/posix/posix_clock.h"
 #include "os/posix/posix_dialer.h"
 #include "os/posix/process.h"
@@ -31,13 +29,6 @@ constexpr Duration kPoll = 50ms;
 constexpr Duration kHealthAnswer = 2s;
 constexpr size_t kLogTailBytes = 1'500;
 constexpr size_t kAnswerBytesMax = 16 * 1024;
-
-struct MemberOf {
-  uint16_t client_port = 0;
-  uint16_t peer_port = 0;
-  std::string log;
-  std::unique_ptr<KeptChild> process;
-};
 
 std::string BinaryOf(const EtcdServerOptions& options) {
   if (!options.binary.empty()) return options.binary;
@@ -79,201 +70,162 @@ std::string HttpGet(uint16_t port, std::string_view path, Instant deadline) {
   return answer;
 }
 
-/// Whether the member is healthy, which needs a leader. If another etcd has its client port, that
-/// one answers; but only this member, when it has both ports, serves the peer port.
-bool IsHealthy(const MemberOf& member, Instant deadline) {
-  return HttpGet(member.client_port, "/health", deadline).find("\"health\":\"true\"") !=
-             std::string::npos &&
-         HttpGet(member.peer_port, "/version", deadline).find("etcdserver") != std::string::npos;
+/// False: it was there.
+bool MakeFolder(const fs::path& folder) {
+  std::error_code failure;
+  const bool made = fs::create_directories(folder, failure);
+  if (!failure) return made;
+  throw std::runtime_error(
+      Concat("cannot make the folder ", folder.string(), ": ", failure.message()));
 }
 
 }  // namespace
 
-void EtcdServerOptions::Validate() const {
-  if (members < 1 || members > 9) {
+std::string EtcdServer::Member::endpoint() const { return Concat("localhost:", client_port); }
+
+/// Whether the member is healthy, which needs a leader. If another etcd has its client port, that
+/// one answers; but only this member, when it has both ports, serves the peer port.
+bool EtcdServer::Member::IsHealthy(Instant deadline) const {
+  return HttpGet(client_port, "/health", deadline).find("\"health\":\"true\"") !=
+             std::string::npos &&
+         HttpGet(peer_port, "/version", deadline).find("etcdserver") != std::string::npos;
+}
+
+EtcdServer::EtcdServer(EtcdServerOptions options) : options_(std::move(options)) {
+  if (options_.members < 1 || options_.members > 9) {
     throw std::invalid_argument(
-        Concat("EtcdServerOptions::members is ", members, ", allowed: 1 to 9"));
+        Concat("EtcdServerOptions::members is ", options_.members, ", allowed: 1 to 9"));
   }
 }
 
-struct EtcdServer::Impl {
-  explicit Impl(EtcdServerOptions given) : options(std::move(given)) { options.Validate(); }
+void EtcdServer::MakeRoot() {
+  if (!options_.data_dir.empty()) {
+    root_ = options_.data_dir;
+    made_root_ = MakeFolder(root_);
+    return;
+  }
+  std::string name = (fs::temp_directory_path() / "torchelastic_etcd_data_XXXXXX").string();
+  if (mkdtemp(name.data()) == nullptr)
+    throw std::runtime_error(Concat("cannot make a temporary folder like ", name));
+  root_ = name;
+  made_root_ = true;
+}
 
-  void MakeRoot() {
-    if (!options.data_dir.empty()) {
-      std::error_code failure;
-      made_root = fs::create_directories(options.data_dir, failure);
-      if (failure) {
-        throw std::runtime_error(
-            Concat("cannot make the folder ", options.data_dir, ": ", failure.message()));
+void EtcdServer::StartAttempt(int attempt) {
+  folders_.push_back(root_ / std::to_string(attempt));
+  members_.resize(static_cast<size_t>(options_.members));
+  std::string cluster;
+  for (size_t i = 0; i < members_.size(); ++i) {
+    members_[i].client_port = i == 0 && options_.port != 0 ? options_.port : QuietPort();
+    members_[i].peer_port = QuietPort();
+    cluster += Concat(i == 0 ? "" : ",", "m", i, "=http://127.0.0.1:", members_[i].peer_port);
+  }
+  for (size_t i = 0; i < members_.size(); ++i) StartMember(i, cluster);
+}
+
+void EtcdServer::StartMember(size_t index, const std::string& cluster) {
+  Member& member = members_[index];
+  const std::string name = Concat("m", index);
+  const fs::path folder = folders_.back() / name;
+  MakeFolder(folder);
+  member.log = (folder / "etcd.log").string();
+  const std::string client = Concat("http://127.0.0.1:", member.client_port);
+  const std::string peer = Concat("http://127.0.0.1:", member.peer_port);
+  const std::string data = (folder / "data").string();
+  std::vector<std::string> command = {BinaryOf(options_), "--name", name, "--data-dir", data};
+  for (const auto& [flag, value] : std::initializer_list<std::pair<const char*, std::string>>{
+           {"--listen-client-urls", client},
+           {"--advertise-client-urls", "http://" + member.endpoint()},
+           {"--listen-peer-urls", peer},
+           {"--initial-advertise-peer-urls", peer},
+           {"--initial-cluster", cluster}})
+    command.insert(command.end(), {flag, value});
+  command.insert(command.end(), options_.flags.begin(), options_.flags.end());
+  Result<std::unique_ptr<KeptChild>> process = KeptChild::Start(command, member.log);
+  if (!process) {
+    throw std::runtime_error(Concat(process.error().message,
+                                    "; install etcd (Debian: etcd-server), or name the program in "
+                                    "TORCHELASTIC_ETCD_BINARY_PATH"));
+  }
+  member.process = std::move(*process);
+}
+
+void EtcdServer::AwaitHealth(std::chrono::milliseconds timeout) const {
+  PosixClock clock;
+  const Instant began = clock.Now();
+  const Instant deadline = After(began, timeout);
+  for (const Member& member : members_) {
+    const std::string name = Concat("etcd at ", member.endpoint());
+    while (!member.IsHealthy(deadline)) {
+      if (IsInterrupted()) Throw(Interrupted(began, clock.Now(), Concat("waiting for ", name)));
+      if (const auto end = member.process->end()) {
+        throw std::runtime_error(Concat(name, " ended with ", *end,
+                                        " instead of serving; the end of its log:\n",
+                                        Tail(member.log)));
       }
-      root = options.data_dir;
-      return;
-    }
-    std::string name = (fs::temp_directory_path() / "torchelastic_etcd_data_XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr)
-      throw std::runtime_error(Concat("cannot make a temporary folder like ", name));
-    root = name;
-    made_root = true;
-  }
-
-  void StartAttempt(int attempt) {
-    folders.push_back(fs::path(root) / std::to_string(attempt));
-    members.clear();
-    std::string cluster;
-    for (int i = 0; i < options.members; ++i) {
-      MemberOf& member = members.emplace_back();
-      member.client_port = i == 0 && options.port != 0 ? options.port : QuietPort();
-      member.peer_port = QuietPort();
-      cluster += Concat(i == 0 ? "" : ",", "m", i, "=http://127.0.0.1:", member.peer_port);
-    }
-    for (int i = 0; i < options.members; ++i) StartMember(i, cluster);
-  }
-
-  void StartMember(int index, const std::string& cluster) {
-    MemberOf& member = members[static_cast<size_t>(index)];
-    const fs::path folder = folders.back() / Concat("m", index);
-    std::error_code failure;
-    fs::create_directories(folder, failure);
-    if (failure)
-      throw std::runtime_error(Concat("cannot make ", folder.string(), ": ", failure.message()));
-    member.log = (folder / "etcd.log").string();
-    const std::string client = Concat("http://127.0.0.1:", member.client_port);
-    const std::string peer = Concat("http://127.0.0.1:", member.peer_port);
-    std::vector<std::string> command = {BinaryOf(options),
-                                        "--name",
-                                        Concat("m", index),
-                                        "--data-dir",
-                                        (folder / "data").string(),
-                                        "--listen-client-urls",
-                                        client,
-                                        "--advertise-client-urls",
-                                        Concat("http://localhost:", member.client_port),
-                                        "--listen-peer-urls",
-                                        peer,
-                                        "--initial-advertise-peer-urls",
-                                        peer,
-                                        "--initial-cluster",
-                                        cluster};
-    command.insert(command.end(), options.flags.begin(), options.flags.end());
-    Result<std::unique_ptr<KeptChild>> process = KeptChild::Start(command, member.log);
-    if (!process) {
-      throw std::runtime_error(
-          Concat(process.error().message,
-                 "; install etcd (Debian: etcd-server), or name the program in "
-                 "TORCHELASTIC_ETCD_BINARY_PATH"));
-    }
-    member.process = std::move(*process);
-  }
-
-  void AwaitHealth(std::chrono::milliseconds timeout) {
-    PosixClock clock;
-    const Instant began = clock.Now();
-    const Instant deadline = After(began, timeout);
-    for (MemberOf& member : members) {
-      while (!IsHealthy(member, deadline)) {
-        if (IsInterrupted()) {
-          Throw(Interrupted(began, clock.Now(),
-                            Concat("waiting for etcd at localhost:", member.client_port)));
-        }
-        if (const auto end = member.process->end()) {
-          throw std::runtime_error(Concat("etcd at localhost:", member.client_port, " ended with ",
-                                          *end, " instead of serving; the end of its log:\n",
-                                          Tail(member.log)));
-        }
-        if (clock.Now() >= deadline) {
-          throw StoreTimeoutError(Concat("etcd at localhost:", member.client_port,
-                                         " was not healthy after ", timeout.count(),
-                                         " ms; the end of its log:\n", Tail(member.log)));
-        }
-        clock.SleepUntil(clock.Now() + kPoll);
+      if (clock.Now() >= deadline) {
+        throw StoreTimeoutError(Concat(name, " was not healthy after ", timeout.count(),
+                                       " ms; the end of its log:\n", Tail(member.log)));
       }
+      clock.SleepUntil(clock.Now() + kPoll);
     }
   }
+}
 
-  void EndMembers() {
-    // All at once: a member that stops alone would first wait for a new leader.
-    for (MemberOf& member : members) {
-      if (member.process) member.process->Signal(kSigTerm);
-    }
-    for (MemberOf& member : members) {
-      if (member.process) member.process->AwaitEnd(kStopGrace);
-    }
-    members.clear();
+void EtcdServer::EndMembers() {
+  // All at once: a member that stops alone would first wait for a new leader.
+  for (const Member& member : members_) {
+    if (member.process) member.process->Signal(kSigTerm);
   }
-
-  void CleanUp() {
-    EndMembers();
-    std::error_code ignored;
-    for (const fs::path& folder : folders) fs::remove_all(folder, ignored);
-    folders.clear();
-    if (made_root) fs::remove(root, ignored);  // fails if others have files there
-    made_root = false;
-    running = false;
+  for (const Member& member : members_) {
+    if (member.process) member.process->AwaitEnd(kStopGrace);
   }
-
-  EtcdServerOptions options;
-  fs::path root;
-  bool made_root = false;
-  bool running = false;
-  std::vector<fs::path> folders;
-  std::vector<MemberOf> members;
-};
-
-EtcdServer::EtcdServer(EtcdServerOptions options)
-    : impl_(std::make_unique<Impl>(std::move(options))) {}
-
-EtcdServer::~EtcdServer() { Stop(); }
+  members_.clear();
+}
 
 void EtcdServer::Start(std::chrono::milliseconds timeout, int retries) {
-  if (impl_->running) return;
-  impl_->MakeRoot();
+  if (!members_.empty()) return;
+  MakeRoot();
   for (int attempt = 0;; ++attempt) {
     try {
-      impl_->StartAttempt(attempt);
-      impl_->AwaitHealth(timeout);
-      impl_->running = true;
-      return;
+      StartAttempt(attempt);
+      return AwaitHealth(timeout);
     } catch (const InterruptedError&) {
-      impl_->CleanUp();
+      Stop();
       throw;
     } catch (...) {
-      impl_->EndMembers();
-      if (attempt >= retries) {
-        impl_->CleanUp();
-        throw;
-      }
+      EndMembers();
+      if (attempt < retries) continue;
+      Stop();
+      throw;
     }
   }
 }
 
 void EtcdServer::Stop() {
-  if (impl_->running) impl_->CleanUp();
+  EndMembers();
+  std::error_code ignored;
+  for (const fs::path& folder : folders_) fs::remove_all(folder, ignored);
+  folders_.clear();
+  if (made_root_) fs::remove(root_, ignored);  // fails if others have files there
+  made_root_ = false;
 }
-
-bool EtcdServer::is_running() const { return impl_->running; }
-
-int EtcdServer::port() const { return impl_->running ? impl_->members[0].client_port : -1; }
-
-std::string EtcdServer::endpoint() const { return Concat(host(), ":", port()); }
 
 std::vector<std::string> EtcdServer::endpoints() const {
   std::vector<std::string> all;
-  if (!impl_->running) return all;
-  for (const MemberOf& member : impl_->members)
-    all.push_back(Concat(host(), ":", member.client_port));
+  for (const Member& member : members_) all.push_back(member.endpoint());
   return all;
 }
 
 std::vector<int> EtcdServer::pids() const {
   std::vector<int> all;
-  for (const MemberOf& member : impl_->members) all.push_back(member.process->pid());
+  for (const Member& member : members_) all.push_back(member.process->pid());
   return all;
 }
 
 std::vector<std::optional<std::string>> EtcdServer::ends() const {
   std::vector<std::optional<std::string>> all;
-  for (const MemberOf& member : impl_->members) all.push_back(member.process->end());
+  for (const Member& member : members_) all.push_back(member.process->end());
   return all;
 }
 

@@ -17,11 +17,6 @@
 
 namespace muster {
 
-/// The name of a key in etcd, and back. nullopt: not such a name.
-std::string EscapedEtcdKey(std::string_view key);
-std::optional<std::string> UnescapedEtcdKey(std::string_view name);
-
-/// Names are those of EscapedEtcdKey().
 class EtcdLayout {
  public:
   /// `prefix` is printable, without a slash at its end.

@@ -1,6 +1,7 @@
 #include "etcd/leader.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "base/assert.h"
@@ -26,15 +27,16 @@ enum Found : size_t { kRun, kPlans, kMembers, kNotices, kTurn };
 
 // The member's last request has its final answer.
 bool IsAnswered(const wire::EtcdNotice& notice, const wire::EtcdMember& record) {
-  return notice.serial == record.serial &&
-         (notice.closed || notice.stage == Stage::kTimedOut || notice.stage == Stage::kLeft ||
-          notice.stage == Stage::kRefused);
+  const Stage stage = notice.stage.kind;
+  return notice.serial == record.serial && (notice.closed || stage == Stage::kTimedOut ||
+                                            stage == Stage::kLeft || stage == Stage::kRefused);
 }
 
-// The member knows that it is out of that round: it left, or its join for the next one timed out.
-bool HasLeft(const std::optional<wire::EtcdNotice>& notice, int64_t round) {
-  return notice && notice->round == round &&
-         (notice->stage == Stage::kLeft || notice->stage == Stage::kTimedOut);
+// The member has received that it is out of that round: it left, or its join for the next one timed
+// out.
+bool HasLeft(const wire::EtcdNotice& notice, int64_t round) {
+  return notice.place.round == round &&
+         (notice.stage.kind == Stage::kLeft || notice.stage.kind == Stage::kTimedOut);
 }
 
 }  // namespace
@@ -55,11 +57,7 @@ void EtcdLeader::Start() { Read(); }
 // taking over
 
 void EtcdLeader::Retry(const Error& why, std::function<void()> what) {
-  retry_ = loop_.Every(backoff_.Next(), [this, what = std::move(what)] {
-    const auto again = what;
-    retry_.reset();
-    again();
-  });
+  retry_ = loop_.After(backoff_.Next(), std::move(what));
   owner_.OnLeaderTrouble(why.message);
 }
 
@@ -80,8 +78,7 @@ void EtcdLeader::Read() {
                 .then = {EtcdGet(keys_.Run()), EtcdGet(EtcdPrefix(keys_.Plans())),
                          EtcdGet(EtcdPrefix(keys_.Members())), EtcdGet(EtcdPrefix(keys_.Notices())),
                          EtcdGet(keys_.Turn())}},
-               kPatience,
-               lifetime_.Guard([this](Result<EtcdAnswer> answer) { OnRead(std::move(answer)); }));
+               kPatience, lifetime_.Guard(std::bind_front(&EtcdLeader::OnRead, this)));
 }
 
 void EtcdLeader::OnRead(Result<EtcdAnswer> answer) {
@@ -89,45 +86,37 @@ void EtcdLeader::OnRead(Result<EtcdAnswer> answer) {
   if (!answer) return Retry(answer.error(), [this] { Read(); });
   if (!answer->held) return owner_.OnDeposed();
   read_ = std::move(*answer);
-  const auto& found = read_->results[kRun].pairs;
-  // If somebody has deleted the record, rounds still only grow.
+  const EtcdPair* const found = read_->Pair(kRun);
+  // If the record was deleted by hand, the numbers of rounds still only grow.
   record_ = {.settings = record_.settings, .round = record_.round};
-  is_recorded_ = !found.empty() || record_.round >= 0;
-  if (!found.empty()) {
-    auto record = wire::ReadEtcdRun(keys_.Run(), found.front().value);
+  is_recorded_ = found != nullptr || record_.round >= 0;
+  if (found != nullptr) {
+    auto record = wire::ReadEtcdRun(keys_.Run(), found->value);
     if (!record) return owner_.OnBroken(record.error());
     record_ = std::move(*record);
-    run_lease_ = found.front().lease;
+    run_lease_ = found->lease;
   }
   KeepRun();
 }
 
 // The keys of the run are under a lease that each leader keeps alive.
 void EtcdLeader::KeepRun() {
-  const auto kept = [this](Duration ttl) {
-    keeper_ = loop_.Every(ttl / 3, [this] {
-      etcd_.KeepAlive(run_lease_, kPatience, lifetime_.Guard([this](Result<Duration> left) {
-        if (!left && left.error().code == Code::kNotFound) LoseRun();
-      }));
-    });
-    if (!coordinator_) Begin();
-  };
-  if (run_lease_ != 0) {
-    etcd_.KeepAlive(run_lease_, kPatience, lifetime_.Guard([this, kept](Result<Duration> left) {
-      if (left) return kept(*left);
-      if (left.error().code != Code::kNotFound) return Retry(left.error(), [this] { Read(); });
-      LoseRun();
+  if (run_lease_ == 0) {
+    etcd_.Grant(options_.run_kept, kPatience, lifetime_.Guard([this](Result<EtcdLease> lease) {
+      if (!lease) return Retry(lease.error(), [this] { Read(); });
+      run_lease_ = lease->id;
+      Begin(lease->ttl);
     }));
     return;
   }
-  etcd_.Grant(options_.run_kept, kPatience, lifetime_.Guard([this, kept](Result<EtcdLease> lease) {
-    if (!lease) return Retry(lease.error(), [this] { Read(); });
-    run_lease_ = lease->id;
-    kept(lease->ttl);
+  etcd_.KeepAlive(run_lease_, kPatience, lifetime_.Guard([this](Result<Duration> left) {
+    if (left) return Begin(*left);
+    if (left.error().code == Code::kNotFound) return LoseRun();
+    Retry(left.error(), [this] { Read(); });
   }));
 }
 
-// Somebody has revoked the run's lease, which deleted its keys.
+// The run's lease was revoked by hand, which deleted its keys.
 void EtcdLeader::LoseRun() {
   run_lease_ = 0;
   Read();
@@ -136,7 +125,7 @@ void EtcdLeader::LoseRun() {
 // Whether all nodes for which the run was closed are gone. The next node begins a new run.
 bool EtcdLeader::IsStale() const {
   if (!record_.closed) return false;
-  const int64_t closed_at = read_->results[kRun].pairs.front().changed;
+  const int64_t closed_at = read_->Pair(kRun)->changed;
   return std::ranges::none_of(read_->results[kMembers].pairs,
                               [&](const EtcdPair& member) { return member.created < closed_at; });
 }
@@ -190,7 +179,7 @@ Status EtcdLeader::ResumeRun(Instant now, Pushes& out) {
   for (const wire::EtcdPlace& place : places) {
     ResumedRun::Member member{.node = place.node, .rank = place.rank};
     const auto found = members_.find(place.session);
-    if (found != members_.end() && HasLeft(found->second.written, record_.round)) {
+    if (found != members_.end() && HasLeft(found->second.notice, record_.round)) {
       MUSTER_ETCD_PROBE("a leader found a live node that had left the round");
       continue;
     }
@@ -206,7 +195,8 @@ Status EtcdLeader::ResumeRun(Instant now, Pushes& out) {
       if (notice != notices.end()) {
         const auto last = wire::ReadEtcdNotice(key, notice->value);
         const bool had_left = last && last->session == place.session &&
-                              last->round == record_.round && last->stage != Stage::kComplete;
+                              last->place.round == record_.round &&
+                              last->stage.kind != Stage::kComplete;
         if (had_left) continue;
       }
     }
@@ -220,25 +210,30 @@ Status EtcdLeader::ResumeRun(Instant now, Pushes& out) {
 void EtcdLeader::ResumeMember(Member& member, Instant now, Pushes& out) {
   const wire::EtcdMember& record = member.record;
   const bool resumed = member.key.token != 0;
+  const bool answered = !member.written.empty() && IsAnswered(member.notice, record);
   if (!resumed) OpenSession(member, now, out);
   // Its join was granted by the last round, whether it has received that or not.
   const bool granted =
       resumed && record.request == Request::kJoin && record.hello.round < record_.round;
-  const bool answered = member.written && IsAnswered(*member.written, record);
   if (granted || answered) member.processed = member.notice.serial = record.serial;
   OnRequest(member, now, out);
 }
 
-void EtcdLeader::Begin() {
+void EtcdLeader::Begin(Duration run_ttl) {
+  keeper_ = loop_.Every(run_ttl / 3, [this] {
+    etcd_.KeepAlive(run_lease_, kPatience, lifetime_.Guard([this](Result<Duration> left) {
+      if (!left && left.error().code == Code::kNotFound) LoseRun();
+    }));
+  });
   const Instant now = loop_.Now();
   std::function<uint64_t()> entropy = options_.entropy;
   if (!entropy) entropy = [prng = Prng(options_.seed)]() mutable { return prng.Next(); };
   coordinator_.emplace(CoordinatorOptions{.entropy = entropy, .judges_silence = false});
   EtcdOutbox::Owner& owner = *this;
-  const auto& turn = read_->results[kTurn].pairs;
+  const EtcdPair* const turn = read_->Pair(kTurn);
   outbox_.emplace(etcd_, loop_, fence_,
                   EtcdTurn{.key = keys_.Turn(),
-                           .changed = turn.empty() ? 0 : turn.front().changed,
+                           .changed = turn == nullptr ? 0 : turn->changed,
                            .name = Concat(options_.epoch, "-", ++outboxes_),
                            .lease = run_lease_},
                   prng_.Next(), owner);
@@ -248,7 +243,7 @@ void EtcdLeader::Begin() {
     const auto its = notice ? members_.find(notice->session) : members_.end();
     if (its != members_.end()) {
       its->second.notice = *notice;
-      its->second.written = *notice;
+      its->second.written = pair.value;
     } else {
       leftovers_.insert(pair.key);
     }
@@ -267,7 +262,7 @@ void EtcdLeader::Begin() {
       key.incarnation = push.incarnation;
     }
     coordinator_->Tick(now, out);  // reports the members that are gone
-    if (record_.closed) closed_at_ = read_->results[kRun].pairs.front().changed;
+    if (record_.closed) closed_at_ = read_->Pair(kRun)->changed;
   }
   for (auto& [session, member] : members_) ResumeMember(member, now, out);  // in order of arrival
   watch_ = etcd_.Watch(EtcdPrefix(keys_.Members()), read_->revision + 1, *this);
@@ -283,55 +278,44 @@ void EtcdLeader::Begin() {
 // ----------------------------------------------------------------------------------------------
 // notices
 
-void EtcdLeader::UpdateNotice(Member& member, const Push& push, int64_t lost) const {
+void EtcdLeader::UpdateNotice(wire::EtcdNotice& notice, const Push& push, int64_t lost) const {
   using Kind = Push::Kind;
-  wire::EtcdNotice& notice = member.notice;
-  const auto reach = [&] {
-    notice.stage = push.kind;
-    notice.stage_round = push.round;
-    notice.count = push.count;
-    notice.why = push.why;
-    notice.refusal = push.refusal;
-  };
   switch (push.kind) {
     case Kind::kOpened:
     case Kind::kEnded:
       return;
     case Kind::kRefused:
       notice.is_final = push.refusal == Push::Refusal::kSettings && IsMember();
-      return reach();
+      [[fallthrough]];
     case Kind::kAdmitted:
     case Kind::kWaiting:
     case Kind::kSpare:
     case Kind::kTimedOut:
     case Kind::kLeft:
-      return reach();
+      notice.stage = push;
+      return;
     case Kind::kComplete:
-      reach();
-      notice.run_lease = run_lease_;
-      if (notice.round == push.round) return;  // a repetition
-      notice.round = push.round;
-      notice.rank = push.rank;
-      notice.world_size = push.world_size;
-      notice.addr = push.addr;
-      notice.port = push.port;
-      notice.lost = 0;
-      notice.lost_who = notice.lost_why = "";
-      notice.waiting = 0;
+      notice.stage = push;
+      if (notice.place.round != push.round) {  // not a repetition
+        notice.place = push;
+        notice.lost = {.kind = Kind::kLost};
+        notice.waiting = 0;
+      }
+      notice.place.token = static_cast<uint64_t>(run_lease_);
       return;
-    case Kind::kLost:
+    case Kind::kLost: {
       // The total: losses that the last leader reported are not reported again.
-      notice.lost = std::max(notice.lost, lost);
-      notice.lost_who = push.who;
-      notice.lost_why = push.why;
+      const int64_t before = notice.lost.count;
+      notice.lost = push;
+      notice.lost.count = std::max(before, lost);
       return;
+    }
     case Kind::kNodesWaiting:
       notice.waiting = push.count;
       return;
     case Kind::kClosed:
       notice.closed = true;
-      notice.graceful = push.graceful;
-      notice.closed_by = push.who;
+      notice.closing = push;
       return;
   }
 }
@@ -345,7 +329,7 @@ void EtcdLeader::Deliver(const Pushes& pushes) {
     const auto found = members_.find(static_cast<int64_t>(push.to));
     if (found == members_.end()) continue;  // gone since
     Member& member = found->second;
-    UpdateNotice(member, push, run.lost);
+    UpdateNotice(member.notice, push, run.lost);
     changed.insert(&member);
     if (push.kind != Push::Kind::kComplete || push.round <= record_.round) continue;
     completed = &push;
@@ -357,7 +341,8 @@ void EtcdLeader::Deliver(const Pushes& pushes) {
     CommitRun();
   }
   for (Member* member : changed) {
-    if (member->notice.round == record_.round) member->notice.plan = record_.plan;
+    wire::EtcdNotice& notice = member->notice;
+    if (notice.place.round == record_.round) notice.place.who = record_.plan;
     WriteNotice(*member);
   }
   ArmTimers();
@@ -398,20 +383,21 @@ void EtcdLeader::CommitRun() {
 }
 
 void EtcdLeader::WriteNotice(Member& member) {
-  if (member.written == member.notice) return;
-  member.written = member.notice;
+  std::string notice = wire::Write(member.notice);
+  if (member.written == notice) return;
+  member.written = notice;
   const std::string key = keys_.Notice(member.record.hello.node);
   leftovers_.erase(key);
-  outbox_->Put(key, wire::Write(member.notice), run_lease_);
+  outbox_->Put(key, std::move(notice), run_lease_);
 }
 
 void EtcdLeader::ArmTimers() {
   const Instant due = coordinator_->NextDue();
   due_.reset();
   if (due != Instant::Never())
-    due_ = loop_.Every(std::max<Duration>(due - loop_.Now(), 1ms), [this] { Tick(); });
+    due_ = loop_.After(std::max<Duration>(due - loop_.Now(), 1ms), [this] { Tick(); });
   if (!status_timer_) {
-    status_timer_ = loop_.Every(kStatusPause, [this] {
+    status_timer_ = loop_.After(kStatusPause, [this] {
       status_timer_.reset();
       WriteStatus();
     });

@@ -35,7 +35,7 @@ struct EtcdLeaderOptions {
   std::string value;         ///< and its value.
   Duration run_kept = 600s;  ///< How long the keys of the run stay after its last node.
   uint64_t seed = 0;
-  /// Of tokens, which nobody can predict; unset: of the seed, for simulations.
+  /// Unpredictable numbers, for tokens; unset: drawn from the seed, for simulations.
   std::function<uint64_t()> entropy{};
 };
 
@@ -64,7 +64,7 @@ class EtcdLeader final : private EtcdWatcher, private EtcdOutbox::Owner {
     int64_t processed = 0;    ///< The serial of its last request that was processed.
     bool closes = false;      ///< It has closed the run.
     wire::EtcdNotice notice;  ///< The present one,
-    std::optional<wire::EtcdNotice> written;  ///< and the one that was handed to the outbox.
+    std::string written;      ///< and the JSON that was handed to the outbox.
   };
 
   // --- Taking over
@@ -72,7 +72,7 @@ class EtcdLeader final : private EtcdWatcher, private EtcdOutbox::Owner {
   void OnRead(Result<EtcdAnswer> answer);
   void KeepRun();
   void LoseRun();
-  void Begin();
+  void Begin(Duration run_ttl);
   Result<std::vector<wire::EtcdPlace>> LastRound() const;
   bool IsStale() const;
   Status ResumeRun(Instant now, Pushes& out);
@@ -96,7 +96,7 @@ class EtcdLeader final : private EtcdWatcher, private EtcdOutbox::Owner {
   // --- Notices
   void Tick();
   void Deliver(const Pushes& pushes);
-  void UpdateNotice(Member& member, const Push& push, int64_t lost) const;
+  void UpdateNotice(wire::EtcdNotice& notice, const Push& push, int64_t lost) const;
   void CommitRound(const std::vector<wire::EtcdPlace>& places, const Push& any);
   void CommitRun();
   void WriteNotice(Member& member);

@@ -1,5 +1,6 @@
 // A leader in etcd follows the members' records, which are created, changed and deleted.
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "base/probe.h"
@@ -87,9 +88,9 @@ void EtcdLeader::OnGone(const std::string& key, Instant now, Pushes& out) {
   const Member& member = its->second;
   const std::string notice = keys_.Notice(member.record.hello.node);
   // Kept for the next leader, which must know whether the node had left before.
-  if (member.notice.round >= 0 && member.notice.round == record_.round) {
+  if (member.notice.place.round >= 0 && member.notice.place.round == record_.round) {
     leftovers_.insert(notice);
-  } else if (member.written) {
+  } else if (!member.written.empty()) {
     outbox_->Delete({.begin = notice});
   }
   const SessionId session = member.key.session;
@@ -133,16 +134,15 @@ void EtcdLeader::Resync() {
   retry_.reset();
   etcd_.Commit({.conditions = fence_.Conditions(),
                 .then = {EtcdGet(EtcdPrefix(keys_.Members())), EtcdGet(keys_.Turn())}},
-               kPatience,
-               lifetime_.Guard([this](Result<EtcdAnswer> answer) { OnResync(std::move(answer)); }));
+               kPatience, lifetime_.Guard(std::bind_front(&EtcdLeader::OnResync, this)));
 }
 
 void EtcdLeader::OnResync(Result<EtcdAnswer> answer) {
   if (!answer && answer.error().code == Code::kInvalid) return owner_.OnBroken(answer.error());
   if (!answer) return Retry(answer.error(), [this] { Resync(); });
   if (!answer->held) return owner_.OnDeposed();
-  const auto& turn = answer->results[1].pairs;
-  if (!outbox_->IsTurn(turn.empty() ? 0 : turn.front().changed)) {
+  const EtcdPair* const turn = answer->Pair(1);
+  if (!outbox_->IsTurn(turn == nullptr ? 0 : turn->changed)) {
     MUSTER_ETCD_PROBE("a leader found that its writes were gone");
     return Read();
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <utility>
 
 #include "base/assert.h"
@@ -52,7 +53,7 @@ void EtcdLink::Grant() {
     if (!made) return Fail(made.error());
     etcd_ = std::move(*made);
   }
-  step_ = Step::kRegistering;
+  step_ = Step::kConnecting;
   lifetime_.Renew();
   const Instant asked_at = loop_.Now();
   etcd_->Grant(TtlOf(options_.hello.settings), kPatience,
@@ -69,16 +70,10 @@ void EtcdLink::Register(Instant asked_at, const EtcdLease& lease) {
   lease_until_ = asked_at + ttl_;
   if (!join_) request_ = wire::EtcdMember::Request::kNone;  // there is no place to leave, either
   if (join_ && join_->until == Instant::Never()) join_->until = loop_.Now() + join_->timeout;
-  const std::string record = wire::Write(Record());
-  bytes_ += record.size();
-  ++messages_;
-  dirty_ = false;
   etcd_->Commit({.conditions = {IfCreatedAt(my_key_, 0)},
-                 .then = {EtcdPut(my_key_, record, lease_), EtcdGet(keys_.Leader())},
+                 .then = {PutRecord(), EtcdGet(keys_.Leader())},
                  .otherwise = {EtcdGet(my_key_)}},
-                kPatience, lifetime_.Guard([this](Result<EtcdAnswer> answer) {
-                  OnRegistered(std::move(answer));
-                }));
+                kPatience, lifetime_.Guard(std::bind_front(&EtcdLink::OnRegistered, this)));
 }
 
 void EtcdLink::OnRegistered(Result<EtcdAnswer> answer) {
@@ -87,18 +82,20 @@ void EtcdLink::OnRegistered(Result<EtcdAnswer> answer) {
   if (!answer) return LoseLease(answer.error().message);
   if (!answer->held) {
     MUSTER_ETCD_PROBE("a node found its name taken in etcd");
-    const auto& found = answer->results.front().pairs;
-    const int64_t its_lease = found.empty() ? 0 : found.front().lease;
+    const EtcdPair* const found = answer->Pair();
+    const int64_t its_lease = found == nullptr ? 0 : found->lease;
     if (std::ranges::find(own_leases_, its_lease) != own_leases_.end()) {
       MUSTER_ETCD_PROBE("a node found its own old record in etcd");
       AbandonLease();
       lease_ = its_lease;
       return LoseLease("its old record is still there");
     }
-    received_ = {.why = Concat("node '", options_.hello.node.ToString(), "' of run '",
-                               Printable(options_.hello.run_id), "' is already registered (",
-                               my_key_, "): give each node a name of its own"),
-                 .refusal = Push::Refusal::kIdentity};
+    received_ = {
+        .stage = {.kind = Push::Kind::kRefused,
+                  .refusal = Push::Refusal::kIdentity,
+                  .why = Concat("node '", options_.hello.node.ToString(), "' of run '",
+                                Printable(options_.hello.run_id), "' is already registered (",
+                                my_key_, "): give each node a name of its own")}};
     return Refused();
   }
   // The answer came too late.
@@ -118,9 +115,9 @@ void EtcdLink::OnRegistered(Result<EtcdAnswer> answer) {
   keeper_ = loop_.Every(period, [this] { KeepAlive(); });
   // etcd granted the lease or registered us late: it may end before the first tick.
   if (lease_until_ - loop_.Now() < ttl_ - period) KeepAlive();
-  const auto& leader = answer->results[1].pairs;
-  if (!leader.empty() && !IsLeaderKey(leader.front())) return;
-  if (leader.empty()) CampaignSoon();
+  const EtcdPair* const leader = answer->Pair(1);
+  if (leader != nullptr && !IsLeaderKey(*leader)) return;
+  if (leader == nullptr) CampaignSoon();
   // After a refusal the node is not in yet. If its join times out, the refusal is the reason.
   if (!refused_since_) Opened();
   if (dirty_) WriteRecord();
@@ -178,10 +175,7 @@ void EtcdLink::StopTimers() {
   campaign_.reset();
   rewrite_.reset();
   retry_.reset();
-  verify_.reset();
   campaigning_ = false;
-  verifying_ = false;
-  doubted_ = false;
   writing_ = false;
   session_ = 0;
 }
@@ -189,7 +183,7 @@ void EtcdLink::StopTimers() {
 void EtcdLink::LoseLease(const std::string& why) {
   const bool was_open = step_ == Step::kOpen;
   StopTimers();
-  step_ = Step::kWaiting;
+  step_ = Step::kConnecting;
   if (was_open) owner_.OnPlaceLost(why);
   // The lease may have ended by our clock only. Revoking it frees our name at once. If etcd is out
   // of reach, and elects a leader of its own, it may extend the lease.
@@ -198,14 +192,20 @@ void EtcdLink::LoseLease(const std::string& why) {
 }
 
 void EtcdLink::RetryLater(const std::string& why) {
-  step_ = Step::kWaiting;
+  step_ = Step::kConnecting;
   if (!backoff_) backoff_.emplace(kFirstPause, kLongestPause, prng_.Next());
-  retry_ = loop_.Every(backoff_->Next(), [this] {
-    retry_.reset();
-    Grant();
-  });
+  Later(retry_, backoff_->Next(), &EtcdLink::Grant);
   owner_.OnTrouble(why);
 }
+
+void EtcdLink::Later(std::unique_ptr<Timer>& timer, Duration pause, void (EtcdLink::*what)()) {
+  timer = loop_.After(pause, [this, &timer, what] {
+    timer.reset();
+    (this->*what)();
+  });
+}
+
+Duration EtcdLink::ShortPause() { return kFirstPause + Duration(prng_.Below(100'000'000)); }
 
 // Also a lease that etcd has confirmed as ended can come back with a backup.
 int64_t EtcdLink::AbandonLease() {
@@ -214,14 +214,8 @@ int64_t EtcdLink::AbandonLease() {
   return std::exchange(lease_, 0);
 }
 
-void EtcdLink::Stop() {
-  StopTimers();
-  step_ = Step::kStopped;
-  if (lease_ != 0) etcd_->Revoke(AbandonLease(), kPatience, [](const Status&) {});
-}
-
 void EtcdLink::Fail(const Error& why) {
-  Stop();
+  Shutdown([] {});
   owner_.OnFailed(why);
 }
 
@@ -237,7 +231,7 @@ bool EtcdLink::Shutdown(std::function<void()> done) {
 // ----------------------------------------------------------------------------------------------
 // the node's requests
 
-wire::EtcdMember EtcdLink::Record() const {
+EtcdOperation EtcdLink::PutRecord() {
   wire::EtcdMember record{.hello = options_.hello,
                           .serial = serial_,
                           .request = request_,
@@ -250,7 +244,11 @@ wire::EtcdMember EtcdLink::Record() const {
                               ? join_->timeout
                               : std::max<Duration>(join_->until - now, 1ms);
   }
-  return record;
+  std::string value = wire::Write(record);
+  bytes_ += value.size();
+  ++messages_;
+  dirty_ = false;
+  return EtcdPut(my_key_, std::move(value), lease_);
 }
 
 void EtcdLink::Request(wire::EtcdMember::Request request) {
@@ -263,19 +261,13 @@ void EtcdLink::Request(wire::EtcdMember::Request request) {
 void EtcdLink::WriteRecord() {
   dirty_ = true;
   if (step_ != Step::kOpen || writing_ || rewrite_) return;
-  dirty_ = false;
   writing_ = true;
-  const std::string record = wire::Write(Record());
-  bytes_ += record.size();
-  ++messages_;
   // If the answer is lost, the record is written again. The condition voids the first write if it
   // arrives late.
   Commit({.conditions = {IfChangedAt(my_key_, seen_.written_at)},
-          .then = {EtcdPut(my_key_, record, lease_)},
+          .then = {PutRecord()},
           .otherwise = {EtcdGet(my_key_)}},
-         [this](Result<EtcdAnswer> answer, const Seen& seen) {
-           OnRecordWritten(std::move(answer), seen);
-         });
+         std::bind_front(&EtcdLink::OnRecordWritten, this));
 }
 
 void EtcdLink::OnRecordWritten(Result<EtcdAnswer> answer, const Seen& seen) {
@@ -284,20 +276,17 @@ void EtcdLink::OnRecordWritten(Result<EtcdAnswer> answer, const Seen& seen) {
   if (!answer && answer.error().code == Code::kInvalid) return Fail(answer.error());
   if (!answer) {
     dirty_ = true;
-    rewrite_ = loop_.Every(kFirstPause + Duration(prng_.Below(100'000'000)), [this] {
-      rewrite_.reset();
-      WriteRecord();
-    });
+    Later(rewrite_, ShortPause(), &EtcdLink::WriteRecord);
     return OnTrouble(answer.error().message);
   }
   seen_.written_at = answer->revision;
   if (!answer->held) {
-    const auto& found = answer->results.front().pairs;
-    if (found.empty() || found.front().created != session_ || found.front().lease != lease_)
+    const EtcdPair* const found = answer->Pair();
+    if (found == nullptr || found->created != session_ || found->lease != lease_)
       return LoseLease("its record is gone");
-    if (found.front().changed < seen.written_at) return OnRollback("its record is an older one");
+    if (found->changed < seen.written_at) return OnRollback("its record is an older one");
     MUSTER_ETCD_PROBE("a node's record had been written, and the answer was lost");
-    seen_.written_at = found.front().changed;
+    seen_.written_at = found->changed;
     dirty_ = true;
   }
   if (dirty_) WriteRecord();
@@ -331,9 +320,9 @@ void EtcdLink::RequestReport(uint32_t) {
   if (step_ != Step::kOpen) return;
   Commit({.then = {EtcdGet(keys_.Status())}}, [this](Result<EtcdAnswer> answer, const Seen&) {
     if (!answer) return;
-    const auto& found = answer->results.front().pairs;
-    if (found.empty()) return owner_.OnReport(std::nullopt);
-    auto report = wire::ReadStatus(keys_.Status(), options_.hello.run_id, found.front().value);
+    const EtcdPair* const found = answer->Pair();
+    if (found == nullptr) return owner_.OnReport(std::nullopt);
+    auto report = wire::ReadStatus(keys_.Status(), options_.hello.run_id, found->value);
     if (report) owner_.OnReport(std::move(*report));
   });
 }
@@ -352,7 +341,7 @@ void EtcdLink::OnLeaderKey(const EtcdChange& change) {
   if (!leader_) CampaignSoon();
 }
 
-// A leader key without a lease would stay for ever, and no node could lead.
+// A leader key without a lease would stay permanently, and no node could lead.
 bool EtcdLink::IsLeaderKey(const EtcdPair& pair) {
   if (pair.lease != 0) return true;
   Fail({Code::kProtocol, Concat(pair.key, ": it has no lease, so no leader wrote it; delete it")});
@@ -362,14 +351,11 @@ bool EtcdLink::IsLeaderKey(const EtcdPair& pair) {
 void EtcdLink::CampaignSoon(Duration within) {
   if (campaigning_ || campaign_) return;
   const auto spread = static_cast<uint64_t>(within.count());
-  campaign_ = loop_.Every(Duration(1 + prng_.Below(spread)), [this] {
-    campaign_.reset();
-    Campaign();
-  });
+  Later(campaign_, Duration(1 + prng_.Below(spread)), &EtcdLink::Campaign);
 }
 
 void EtcdLink::Campaign() {
-  MUSTER_ASSERT(lease_ != 0);  // without one the key would stay for ever
+  MUSTER_ASSERT(lease_ != 0);  // without one the key would stay permanently
   campaigning_ = true;
   const std::string key = keys_.Leader();
   Commit({.conditions = {IfCreatedAt(key, 0)},
@@ -385,12 +371,10 @@ void EtcdLink::Campaign() {
              return CampaignSoon(hopeless ? kLongestPause : kCampaignSpread * 10);
            }
            if (answer->held) return Lead(answer->revision);
-           const auto& found = answer->results.front().pairs;
-           if (!found.empty() && !IsLeaderKey(found.front())) return;
-           // Ours, from a campaign whose answer was lost.
-           if (!found.empty() && found.front().lease == lease_) return Lead(found.front().created);
+           const EtcdPair* const found = answer->Pair();
            // Deleted again, and the watch has reported it already.
-           if (found.empty() || found.front().created < leader_gone_at_) CampaignSoon();
+           if (found == nullptr || found->created < leader_gone_at_) return CampaignSoon();
+           OnLeaderKey({.pair = *found});
          });
 }
 
@@ -415,7 +399,7 @@ void EtcdLink::Lead(int64_t epoch) {
 void EtcdLink::OnDeposed() {
   leader_.reset();
   KeepAlive();                               // finds out whether our lease has ended
-  if (step_ == Step::kOpen) CampaignSoon();  // if not, somebody has deleted the key
+  if (step_ == Step::kOpen) CampaignSoon();  // if not, the key was deleted by hand
 }
 
 void EtcdLink::OnBroken(const Error& why) { Fail(why); }

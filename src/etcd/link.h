@@ -2,7 +2,7 @@
 // elected, also the leader.
 //
 // The node lives as long as its lease does. It measures the lease's time itself, from before the
-// request for it: so it knows that its place is lost before etcd can give that to another node.
+// request for it: so it reports the loss of its place before etcd can give that to another node.
 // Lives on its loop's thread.
 #pragma once
 
@@ -32,7 +32,7 @@ struct EtcdLinkOptions {
   Hello hello;               ///< The link itself sets `resume` and `round`.
   Duration run_kept = 600s;  ///< How long the keys of the run stay after its last node.
   uint64_t seed = 0;
-  /// Of tokens, which nobody can predict; unset: of the seed, for simulations.
+  /// Unpredictable numbers, for tokens; unset: drawn from the seed, for simulations.
   std::function<uint64_t()> entropy{};
 };
 
@@ -60,7 +60,7 @@ class EtcdLink final : public RendezvousLink, private EtcdLeader::Owner {
   /// Nodes that could lead spread their attempts over this time.
   static constexpr Duration kCampaignSpread = 20ms;
 
-  enum class Step { kIdle, kRegistering, kOpen, kWaiting, kStopped };
+  enum class Step { kIdle, kConnecting, kOpen, kStopped };
 
   /// What this node has seen in etcd. It cannot be undone, unless etcd is restored from older data.
   struct Seen {
@@ -79,7 +79,7 @@ class EtcdLink final : public RendezvousLink, private EtcdLeader::Owner {
 
    private:
     void OnChanges(const std::vector<EtcdChange>& changes) override;
-    void OnTrouble(const std::string& why) override { link_.OnWatchTrouble(why); }
+    void OnTrouble(const std::string& why) override;
     void OnEnd(const Error& why) override;
 
     EtcdLink& link_;
@@ -103,12 +103,16 @@ class EtcdLink final : public RendezvousLink, private EtcdLeader::Owner {
   /// Returns the lease, which this node no longer uses.
   int64_t AbandonLease();
   void RetryLater(const std::string& why);
+  /// Calls `what` once after `pause`, unless the timer is destroyed before; it is null then.
+  void Later(std::unique_ptr<Timer>& timer, Duration pause, void (EtcdLink::*what)());
+  /// Short, and different in each node.
+  Duration ShortPause();
   void StopTimers();
-  void Stop();
   void Fail(const Error& why);
 
   // --- The node's requests
-  wire::EtcdMember Record() const;
+  /// Of our record, as it is now.
+  EtcdOperation PutRecord();
   void Request(wire::EtcdMember::Request request);
   void WriteRecord();
   void OnRecordWritten(Result<EtcdAnswer> answer, const Seen& seen);
@@ -118,18 +122,14 @@ class EtcdLink final : public RendezvousLink, private EtcdLeader::Owner {
   void Commit(EtcdTransaction transaction,
               std::function<void(Result<EtcdAnswer>, const Seen&)> then);
   void NoteRevision(int64_t revision) { seen_.revision = std::max(seen_.revision, revision); }
-  /// The connection was lost, and etcd may have been restored meanwhile.
-  void OnWatchTrouble(const std::string& why);
-  void Verify();
-  /// Reads our record, our notice and the leader key, in this order.
-  void Look(std::function<void(Result<EtcdAnswer>, const Seen&)> then);
-  void Update(const EtcdAnswer& looked);
-  /// Whether what Look() found is older than what this node has seen.
+  /// Reads our record, our notice and the leader key, and watches from there.
+  void Refresh();
+  void OnRefreshed(const EtcdAnswer& answer, const Seen& seen);
+  /// Whether what Refresh() read is older than what this node has seen.
   bool HasRolledBack(const EtcdAnswer& answer, const Seen& seen);
   void OnRollback(const std::string& what);
 
   // --- The leader's notices
-  void Refresh();
   void OnNotice(const EtcdChange& change);
   void OnNews(const wire::EtcdNotice& notice);
   void OnPlace(const wire::EtcdNotice& before);
@@ -168,10 +168,7 @@ class EtcdLink final : public RendezvousLink, private EtcdLeader::Owner {
   std::unique_ptr<Timer> expiry_;
   int64_t session_ = 0;  // the revision at which our record was created
   Seen seen_;
-  bool doubted_ = false;  // the connection was lost since the last verification began
-  bool verifying_ = false;
-  std::unique_ptr<Timer> verify_;
-  uint64_t leadership_ = 0;  // the token of our leader key, drawn anew for each lease
+  uint64_t leadership_ = 0;  // the token of our leader key, a new one for each lease
   bool troubled_ = false;
   std::optional<Instant> refused_since_;
 

@@ -4,7 +4,8 @@
 #include <utility>
 
 #include "etcd/calls.h"
-#include "etcd/etcd_access.h"
+#include "etcd/etcd_handler.h"
+#include "etcd/etcd_store.h"
 #include "etcd/grpc/grpc_etcd.h"
 #include "muster/etcd_rendezvous.h"
 #include "muster/etcd_store.h"
@@ -23,24 +24,27 @@ std::shared_ptr<EtcdCalls> Connect(const EtcdOptions& options) {
 
 }  // namespace
 
-EtcdConnector ConnectorTo(const EtcdOptions& options) {
-  return [access = AccessOf(options)](Loop& loop) { return ConnectEtcd(access, loop); };
-}
-
 EtcdStore::EtcdStore(const EtcdOptions& options)
     : EtcdStore(Connect(options), options.prefix.empty() ? kDefaultPrefix : options.prefix,
                 options.timeout) {}
 
-EtcdRendezvousHandler::EtcdRendezvousHandler(EtcdRendezvousOptions options)
-    : EtcdRendezvousHandler(options, ConnectorTo(options.etcd), ThisProcess()) {}
+std::shared_ptr<Store> OpenEtcdStore(const EtcdOptions& options) {
+  return std::make_shared<EtcdStore>(options);
+}
+
+RendezvousHandlerPtr CreateEtcdHandler(EtcdRendezvousOptions options) {
+  EtcdConnector connect = ConnectorTo(options.etcd);
+  return std::make_unique<EtcdHandler>(std::move(options), std::move(connect), ThisProcess());
+}
 
 RendezvousHandlerPtr CreateEtcdHandler(const RendezvousParameters& parameters) {
-  return std::make_unique<EtcdRendezvousHandler>(EtcdRendezvousOptions::From(parameters));
+  return CreateEtcdHandler(EtcdRendezvousOptions::From(parameters));
 }
 
 void EnableEtcd() {
-  DefaultRendezvousRegistry().Supply("etcd", &CreateEtcdHandler);
-  DefaultRendezvousRegistry().Supply("etcd-v2", &CreateEtcdHandler);
+  RendezvousHandlerPtr (*const create)(const RendezvousParameters&) = &CreateEtcdHandler;
+  DefaultRendezvousRegistry().Supply("etcd", create);
+  DefaultRendezvousRegistry().Supply("etcd-v2", create);
 }
 
 }  // namespace muster

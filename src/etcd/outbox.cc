@@ -1,5 +1,6 @@
 #include "etcd/outbox.h"
 
+#include <functional>
 #include <utility>
 
 #include "base/planted.h"
@@ -86,18 +87,17 @@ void EtcdOutbox::Send() {
 }
 
 void EtcdOutbox::Try() {
-  etcd_.Commit(pending_, kPatience,
-               lifetime_.Guard([this](Result<EtcdAnswer> answer) { OnSent(std::move(answer)); }));
+  etcd_.Commit(pending_, kPatience, lifetime_.Guard(std::bind_front(&EtcdOutbox::OnSent, this)));
 }
 
 bool EtcdOutbox::WasApplied(const EtcdAnswer& answer) {
-  const auto& leader = answer.results[0].pairs;
-  const auto& turn = answer.results[1].pairs;
-  const bool leads = !leader.empty() && leader.front().created == fence_.created &&
-                     leader.front().value == fence_.value;
-  if (leads && !turn.empty() && turn.front().value == pending_.then.back().value) {
+  const EtcdPair* const leader = answer.Pair(0);
+  const EtcdPair* const turn = answer.Pair(1);
+  const bool leads =
+      leader != nullptr && leader->created == fence_.created && leader->value == fence_.value;
+  if (leads && turn != nullptr && turn->value == pending_.then.back().value) {
     MUSTER_ETCD_PROBE("a leader's write had been made, and its answer was lost");
-    turn_.changed = turn.front().changed;
+    turn_.changed = turn->changed;
     return true;
   }
   over_ = true;
@@ -116,7 +116,7 @@ void EtcdOutbox::OnSent(Result<EtcdAnswer> answer) {
     MUSTER_ETCD_PROBE("a leader's write failed");
     // Again, unchanged: the first one may have been applied.
     if (!backoff_) backoff_.emplace(kFirstPause, kLongestPause, seed_);
-    timer_ = loop_.Every(backoff_->Next(), [this] {
+    timer_ = loop_.After(backoff_->Next(), [this] {
       timer_.reset();
       Try();
     });

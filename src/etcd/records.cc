@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <chrono>
 #include <concepts>
 #include <limits>
+#include <span>
+#include <sstream>
 #include <type_traits>
 
 #include "base/flat_json.h"
@@ -32,6 +33,7 @@ constexpr std::array<std::string_view, 12> kStages = {"opened", "refused",   "ad
 constexpr std::array<std::string_view, 5> kRefusals = {"", "settings", "identity", "limit", "past"};
 constexpr std::array<std::string_view, 5> kPhases = {"forming", "last call", "complete", "closed",
                                                      "empty"};
+constexpr std::array<std::string_view, 4> kPolicies = {"natural", "text", "stable", "label"};
 constexpr std::array<std::string_view, 4> kRoles = {"joined", "waiting", "spares", "idle"};
 
 // '/' separates keys, and people type them into shells.
@@ -54,16 +56,6 @@ class FieldWriter : public FlatJsonWriter {
   void Required(std::string_view name, int64_t value, int64_t least, int64_t) {
     Number(name, value, least - 1);
   }
-  void RequiredTime(std::string_view name, Duration value, int64_t least) {
-    Number(name, Milliseconds(value), least - 1);
-  }
-  void Time(std::string_view name, Duration value) { Number(name, Milliseconds(value)); }
-  void Port(std::string_view name, uint16_t value) { Number(name, value); }
-  template <typename Enum, size_t kCount>
-  void Word(std::string_view name, Enum value, const std::array<std::string_view, kCount>& words) {
-    Text(name, words[static_cast<size_t>(value)]);
-  }
-  void Policy(std::string_view name, RankPolicy value) { Text(name, muster::Name(value)); }
 };
 
 class FieldReader : public FlatJsonReader {
@@ -75,39 +67,73 @@ class FieldReader : public FlatJsonReader {
   void Number(std::string_view name, int64_t& value, int64_t usual = 0) {
     value = FlatJsonReader::Number(name, usual);
   }
+  void Truth(std::string_view name, bool& value) { value = FlatJsonReader::Truth(name); }
   void Required(std::string_view name, int64_t& value, int64_t least, int64_t most) {
     value = NumberWithin(name, least, most);
   }
-  void RequiredTime(std::string_view name, Duration& value, int64_t least) {
-    value = milliseconds(NumberWithin(name, least, kMillisecondsMax));
+};
+
+// Other types, as numbers and texts.
+
+template <typename Io>
+void RequiredTime(Io& io, std::string_view name, auto& value, int64_t least) {
+  int64_t time = Milliseconds(value);
+  io.Required(name, time, least, kMillisecondsMax);
+  if constexpr (Io::kReads) value = milliseconds(time);
+}
+
+template <typename Io>
+void Time(Io& io, std::string_view name, auto& value) {
+  int64_t time = Milliseconds(value);
+  io.Number(name, time);
+  if constexpr (Io::kReads) value = milliseconds(std::clamp<int64_t>(time, 0, kMillisecondsMax));
+}
+
+/// Not written if there is none.
+template <typename Io>
+void MaybeTime(Io& io, std::string_view name, auto& value) {
+  int64_t time = value ? Milliseconds(*value) : -1;
+  io.Number(name, time, -1);
+  if constexpr (Io::kReads) {
+    value.reset();
+    if (time >= 0) value = milliseconds(std::min(time, kMillisecondsMax));
   }
-  void Time(std::string_view name, Duration& value) {
-    const int64_t given = FlatJsonReader::Number(name);
-    value = milliseconds(std::clamp<int64_t>(given, 0, kMillisecondsMax));
-  }
-  void Port(std::string_view name, uint16_t& value) {
-    const int64_t port = FlatJsonReader::Number(name);
-    if (port < 0 || port > 65'535) Fail(Concat("'", name, "' is ", port));
+}
+
+template <typename Io>
+void Port(Io& io, std::string_view name, auto& value) {
+  int64_t port = value;
+  io.Number(name, port);
+  if constexpr (Io::kReads) {
+    if (port < 0 || port > 65'535) io.Fail(Concat("'", name, "' is ", port));
     value = static_cast<uint16_t>(port);
   }
-  void Truth(std::string_view name, bool& value) { value = FlatJsonReader::Truth(name); }
-  template <typename Enum, size_t kCount>
-  void Word(std::string_view name, Enum& value, const std::array<std::string_view, kCount>& words) {
-    const std::string text = FlatJsonReader::Text(name);
-    const auto found = std::ranges::find(words, text);
+}
+
+/// As a push has it: without a sign.
+template <typename Io>
+void Lease(Io& io, std::string_view name, auto& value) {
+  auto lease = static_cast<int64_t>(value);
+  io.Number(name, lease);
+  if constexpr (Io::kReads) value = static_cast<uint64_t>(lease);
+}
+
+/// One of the words, which are those of the enumerators in their order.
+template <typename Io, typename Enum>
+void Word(Io& io, std::string_view name, Enum& value, std::span<const std::string_view> words) {
+  if constexpr (Io::kReads) {
+    std::string word;
+    io.Text(name, word);
+    const auto found = std::ranges::find(words, word);
     if (found == words.end()) {
-      return Fail(
-          Concat("'", name, "' is '", Printable(text, 32), "', which is not an allowed word"));
+      return io.Fail(
+          Concat("'", name, "' is '", Printable(word, 32), "', which is not an allowed word"));
     }
     value = static_cast<Enum>(found - words.begin());
+  } else {
+    io.Text(name, words[static_cast<size_t>(value)]);
   }
-  void Policy(std::string_view name, RankPolicy& value) {
-    const std::string policy = FlatJsonReader::Text(name);
-    const auto known = ParseRankPolicy(policy);
-    if (!known) return Fail(Concat("'", name, "' is '", Printable(policy, 32), "'"));
-    value = *known;
-  }
-};
+}
 
 template <typename Given, typename Record>
 concept Of = std::same_as<std::remove_const_t<Given>, Record>;
@@ -116,11 +142,23 @@ template <typename Io>
 void Fields(Io& io, Of<RunSettings> auto& settings) {
   io.Required("min_nodes", settings.min_nodes, 1, kNoBound);
   io.Required("max_nodes", settings.max_nodes, 1, kNoBound);
-  io.RequiredTime("last_call_ms", settings.last_call, 0);
-  io.RequiredTime("keep_alive_ms", settings.keep_alive_interval, 1);
+  RequiredTime(io, "last_call_ms", settings.last_call, 0);
+  RequiredTime(io, "keep_alive_ms", settings.keep_alive_interval, 1);
   io.Required("keep_alive_max_attempt", settings.keep_alive_max_attempt, 1,
               RunSettings::kAttemptsMax);
-  io.Policy("rank_policy", settings.policy);
+  Word(io, "rank_policy", settings.policy, kPolicies);
+  // Earlier versions wrote none of these.
+  Forming forming = settings.forming.value_or(Forming{.rejoin_window = 0s});
+  std::optional<Duration> reform_timeout;
+  if (settings.forming) reform_timeout = forming.reform_timeout;
+  MaybeTime(io, "reform_timeout_ms", reform_timeout);
+  Time(io, "rejoin_window_ms", forming.rejoin_window);
+  io.Number("expected", forming.expected);
+  if constexpr (Io::kReads) {
+    settings.forming.reset();
+    if (reform_timeout)
+      settings.forming = {*reform_timeout, forming.rejoin_window, forming.expected};
+  }
   if constexpr (Io::kReads) settings.grace = 0s;  // a lease has its own
 }
 
@@ -131,11 +169,11 @@ void Fields(Io& io, Of<EtcdMember> auto& member) {
   io.Required("pid", hello.node.pid, 0, kNoBound);
   io.Required("id", hello.node.local_id, 0, kNoBound);
   io.Text("label", hello.label);
-  io.Port("port", hello.bootstrap_port);
+  Port(io, "port", hello.bootstrap_port);
   io.Number("round", hello.round, -1);
   io.Number("said", member.serial);
-  io.Word("wish", member.request, kRequests);
-  io.Time("join_timeout_ms", member.join_timeout);
+  Word(io, "wish", member.request, kRequests);
+  Time(io, "join_timeout_ms", member.join_timeout);
   io.Truth("closes", member.closes);
   io.Text("reason", member.close_reason);
   Fields(io, hello.settings);
@@ -143,34 +181,38 @@ void Fields(Io& io, Of<EtcdMember> auto& member) {
 
 template <typename Io>
 void Fields(Io& io, Of<EtcdNotice> auto& notice) {
-  io.Required("session", notice.session, 1, kNoBound);
-  io.Number("lease", notice.lease);
-  io.Number("said", notice.serial);
-  io.Word("stage", notice.stage, kStages);
-  io.Number("stage_round", notice.stage_round);
-  io.Number("count", notice.count);
-  io.Text("why", notice.why);
-  io.Word("refusal", notice.refusal, kRefusals);
-  io.Truth("for_good", notice.is_final);
-  io.Number("round", notice.round, -1);
+  auto& [session, lease, serial, stage, is_final, place, lost, waiting, closed, closing] = notice;
+  io.Required("session", session, 1, kNoBound);
+  io.Number("lease", lease);
+  io.Number("said", serial);
+  Word(io, "stage", stage.kind, kStages);
+  io.Number("stage_round", stage.round);
+  io.Number("count", stage.count);
+  io.Text("why", stage.why);
+  Word(io, "refusal", stage.refusal, kRefusals);
+  io.Truth("for_good", is_final);
+  io.Number("round", place.round, -1);
   // Rank 0 is written, too.
-  io.Number("rank", notice.rank, Io::kReads || notice.round < 0 ? 0 : -1);
-  io.Number("world_size", notice.world_size);
-  io.Text("addr", notice.addr);
-  io.Port("port", notice.port);
-  io.Text("plan", notice.plan);
-  io.Number("lost", notice.lost);
-  io.Text("lost_who", notice.lost_who);
-  io.Text("lost_why", notice.lost_why);
-  io.Number("nodes_waiting", notice.waiting);
-  io.Truth("closed", notice.closed);
-  io.Truth("graceful", notice.graceful);
-  io.Text("closed_by", notice.closed_by);
-  io.Number("run_lease", notice.run_lease);
+  io.Number("rank", place.rank, Io::kReads || place.round < 0 ? 0 : -1);
+  io.Number("world_size", place.world_size);
+  io.Text("addr", place.addr);
+  Port(io, "port", place.port);
+  io.Text("plan", place.who);
+  io.Number("lost", lost.count);
+  io.Text("lost_who", lost.who);
+  io.Text("lost_why", lost.why);
+  io.Number("nodes_waiting", waiting);
+  io.Truth("closed", closed);
+  io.Truth("graceful", closing.graceful);
+  io.Text("closed_by", closing.who);
+  Lease(io, "run_lease", place.token);
   if constexpr (Io::kReads) {
-    if (kStages[static_cast<size_t>(notice.stage)].empty()) io.Fail("'stage' is missing");
-    if (notice.round >= 0 && (notice.rank < 0 || notice.rank >= notice.world_size))
-      io.Fail(Concat("rank ", notice.rank, " of ", notice.world_size, " is impossible"));
+    if (kStages[static_cast<size_t>(stage.kind)].empty()) io.Fail("'stage' is missing");
+    if (place.round >= 0 && (place.rank < 0 || place.rank >= place.world_size))
+      io.Fail(Concat("rank ", place.rank, " of ", place.world_size, " is impossible"));
+    place.count = place.world_size;
+    lost.round = place.round;
+    closing.round = stage.round;
   }
 }
 
@@ -181,7 +223,7 @@ void Fields(Io& io, Of<EtcdRun> auto& run) {
   io.Number("round", run.round, -1);
   io.Number("world_size", run.world_size);
   io.Text("addr", run.addr);
-  io.Port("port", run.port);
+  Port(io, "port", run.port);
   io.Text("plan", run.plan);
   io.Number("parts", run.parts);
   io.Text("last_plan", run.last_plan);
@@ -191,27 +233,17 @@ void Fields(Io& io, Of<EtcdRun> auto& run) {
 
 template <typename Io>
 void Fields(Io& io, Of<RunReport> auto& report) {
-  io.Word("phase", report.phase, kPhases);
+  Word(io, "phase", report.phase, kPhases);
   io.Number("round", report.round, -1);
   io.Number("world_size", report.world_size);
   io.Number("participants", report.participants);
   io.Number("nodes_waiting", report.waiting);
   io.Number("spare", report.spares);
   io.Number("between_rounds", report.idle);
-  int64_t left = report.last_call_left ? Milliseconds(*report.last_call_left) : -1;
-  io.Number("last_call_left_ms", left, -1);
-  if constexpr (Io::kReads) {
-    if (left >= 0) report.last_call_left = milliseconds(std::min(left, kMillisecondsMax));
-  }
+  MaybeTime(io, "last_call_left_ms", report.last_call_left);
+  MaybeTime(io, "held_left_ms", report.held_left);
   io.Text("closed_by", report.closed_by);
   Fields(io, report.settings);
-}
-
-std::optional<int64_t> ToNumber(std::string_view text) {
-  int64_t number = 0;
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (failure != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return number;
 }
 
 // "host_4711_0"
@@ -219,8 +251,8 @@ std::optional<Node> ParseNode(std::string_view text) {
   const size_t last = text.rfind('_');
   const size_t middle = last == text.npos || last == 0 ? text.npos : text.rfind('_', last - 1);
   if (middle == text.npos) return std::nullopt;
-  const auto pid = ToNumber(text.substr(middle + 1, last - middle - 1));
-  const auto local_id = ToNumber(text.substr(last + 1));
+  const auto pid = ParseWholeNumber(text.substr(middle + 1, last - middle - 1));
+  const auto local_id = ParseWholeNumber(text.substr(last + 1));
   if (!pid || !local_id) return std::nullopt;
   return Node{.addr = std::string(text.substr(0, middle)), .pid = *pid, .local_id = *local_id};
 }
@@ -308,19 +340,17 @@ Result<std::vector<EtcdPlace>> ReadPlan(std::string_view key, std::string_view j
   FlatJsonReader in(key, json);
   std::vector<EtcdPlace> places;
   for (const std::string& line : in.Texts("seats")) {
-    const std::string_view text = line;
-    const size_t first = text.find(' ');
-    const size_t second = first == text.npos ? text.npos : text.find(' ', first + 1);
-    const bool whole = second != text.npos;
-    const auto rank = whole ? ToNumber(text.substr(0, first)) : std::nullopt;
-    const auto session =
-        whole ? ToNumber(text.substr(first + 1, second - first - 1)) : std::nullopt;
-    const auto node = whole ? ParseNode(text.substr(second + 1)) : std::nullopt;
-    if (!rank || !session || !node) {
+    std::istringstream text(line);
+    EtcdPlace place;
+    std::string name;
+    text >> place.rank >> place.session >> std::ws;
+    const auto node = std::getline(text, name) ? ParseNode(name) : std::nullopt;
+    if (!node) {
       in.Fail(Concat("'", Printable(line, 64), "' is not a rank, a session and a node"));
       break;
     }
-    places.push_back({.node = *node, .session = *session, .rank = *rank});
+    place.node = *node;
+    places.push_back(std::move(place));
   }
   MUSTER_CHECK_OK(in.Outcome());
   return places;

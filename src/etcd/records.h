@@ -53,40 +53,27 @@ std::string Write(const EtcdMember& member);
 /// kProtocol names `key` and what is wrong.
 Result<EtcdMember> ReadEtcdMember(std::string_view key, std::string_view json);
 
-/// All that the leader has to report to one node. It is complete: a node that missed earlier
-/// versions has missed nothing.
+/// All that the leader has to report to one node: the last push of each kind. It is complete: a
+/// node that missed earlier versions has missed nothing.
 struct EtcdNotice {
   int64_t session = 0;  ///< Of the node,
   int64_t lease = 0;    ///< and the lease of its record, which no other session has.
   int64_t serial = 0;   ///< The last request that the leader has processed.
-  /// kOpened, or the last push that changed where the node stands: kAdmitted to kComplete,
-  /// kTimedOut, kLeft or kRefused.
-  Push::Kind stage = Push::Kind::kOpened;
-  int64_t stage_round = 0;
-  int64_t count = 0;  ///< Nodes in the round that forms.
-  std::string why{};
-  Push::Refusal refusal = Push::Refusal::kNone;
+  /// The last push that changed where the node stands: kAdmitted to kComplete, kTimedOut, kLeft or
+  /// kRefused; or kOpened.
+  Push stage{.kind = Push::Kind::kOpened};
   /// Of a refusal for other settings: the leader itself is in the run, so waiting will not help.
   bool is_final = false;
-  // The node's last place, if it ever had one.
-  int64_t round = -1;
-  int64_t rank = 0;
-  int64_t world_size = 0;
-  std::string addr{};
-  uint16_t port = 0;
-  std::string plan{};  ///< The name of the round's plan, which no other round has.
+  /// The node's last place; `round` is -1: it never had one. `who` is the name of the round's plan,
+  /// which no other round has; `token` is the lease of all keys that belong to the run and not to
+  /// one node.
+  Push place{.kind = Push::Kind::kComplete, .round = -1};
   // What has happened in that round since.
-  int64_t lost = 0;
-  std::string lost_who{};
-  std::string lost_why{};
+  Push lost{.kind = Push::Kind::kLost};  ///< `count` nodes so far; the names of the last ones.
   int64_t waiting = 0;
   // What has happened to the run.
   bool closed = false;
-  bool graceful = false;
-  std::string closed_by{};
-  int64_t run_lease = 0;  ///< The lease of all keys that belong to the run and not to one node.
-
-  bool operator==(const EtcdNotice&) const = default;
+  Push closing{.kind = Push::Kind::kClosed};
 };
 std::string Write(const EtcdNotice& notice);
 Result<EtcdNotice> ReadEtcdNotice(std::string_view key, std::string_view json);

@@ -21,7 +21,10 @@ EtcdMember SomeMember() {
                                  .keep_alive_interval = 2s,
                                  .keep_alive_max_attempt = 5,
                                  .grace = 0s,
-                                 .policy = RankPolicy::kLabel},
+                                 .policy = RankPolicy::kLabel,
+                                 .forming = Forming{.reform_timeout = 0s,
+                                                    .rejoin_window = 1500ms,
+                                                    .expected = 3}},
                     .label = "rack \"7\"",
                     .bootstrap_port = 29500,
                     .round = 3},
@@ -65,35 +68,67 @@ TEST(EtcdRecordsTest, MembersAreReadAsTheyWereWritten) {
   EXPECT_TRUE(read->closes);
 }
 
+TEST(EtcdRecordsTest, ARecordOfAnEarlierVersionSaysNothingOfForming) {
+  EtcdMember member = SomeMember();
+  const std::string with = Write(member);
+  member.hello.settings.forming.reset();
+  const std::string without = Write(member);
+  EXPECT_THAT(with,
+              HasSubstr(R"("reform_timeout_ms": 0, "rejoin_window_ms": 1500, "expected": 3)"));
+  EXPECT_THAT(without, ::testing::Not(HasSubstr("reform_timeout_ms")));
+  EXPECT_THAT(without, ::testing::Not(HasSubstr("rejoin_window_ms")));
+  const auto read = ReadEtcdMember("key", without);
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(read->hello.settings, member.hello.settings);
+}
+
+TEST(EtcdRecordsTest, AStatusSaysHowLongNodesAreHeldBack) {
+  RunReport report{.id = "run", .phase = RunReport::Phase::kComplete, .held_left = 7s};
+  report.settings.grace = 0s;
+  const auto read = ReadStatus("key", "run", WriteStatus(report));
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(*read, report);
+}
+
 TEST(EtcdRecordsTest, NoticesAreReadAsTheyWereWritten) {
-  EtcdNotice notice{.session = 5,
-                    .serial = 2,
-                    .stage = Push::Kind::kComplete,
-                    .stage_round = 4,
-                    .count = 8,
-                    .why = "w",
-                    .refusal = Push::Refusal::kPast,
-                    .is_final = true,
-                    .round = 4,
-                    .rank = 0,
-                    .world_size = 8,
-                    .addr = "h",
-                    .port = 1,
-                    .lost = 2,
-                    .lost_who = "a",
-                    .lost_why = "b",
-                    .waiting = 3,
-                    .closed = true,
-                    .graceful = true,
-                    .closed_by = "c",
-                    .run_lease = 77};
+  const EtcdNotice notice{.session = 5,
+                          .lease = 6,
+                          .serial = 2,
+                          .stage = {.kind = Push::Kind::kComplete,
+                                    .refusal = Push::Refusal::kPast,
+                                    .round = 4,
+                                    .count = 8,
+                                    .why = "w"},
+                          .is_final = true,
+                          .place = {.kind = Push::Kind::kComplete,
+                                    .round = 4,
+                                    .rank = 0,
+                                    .world_size = 8,
+                                    .token = 77,
+                                    .addr = "h",
+                                    .port = 1,
+                                    .who = "4-17"},
+                          .lost = {.kind = Push::Kind::kLost, .count = 2, .who = "a", .why = "b"},
+                          .waiting = 3,
+                          .closed = true,
+                          .closing = {.kind = Push::Kind::kClosed, .graceful = true, .who = "c"}};
+  EXPECT_EQ(
+      Write(notice),
+      R"({"session": 5, "lease": 6, "said": 2, "stage": "complete", "stage_round": 4, )"
+      R"("count": 8, "why": "w", "refusal": "past", "for_good": true, "round": 4, "rank": 0, )"
+      R"("world_size": 8, "addr": "h", "port": 1, "plan": "4-17", "lost": 2, )"
+      R"("lost_who": "a", "lost_why": "b", "nodes_waiting": 3, "closed": true, )"
+      R"("graceful": true, "closed_by": "c", "run_lease": 77})");
   auto read = ReadEtcdNotice("key", Write(notice));
   ASSERT_TRUE(read) << read.error().message;
-  EXPECT_EQ(*read, notice);
-  notice = {.session = 1};
-  read = ReadEtcdNotice("key", Write(notice));
+  EXPECT_EQ(Write(*read), Write(notice));
+  EXPECT_EQ(read->place.count, 8);
+  EXPECT_EQ(read->lost.round, 4);
+  EXPECT_EQ(read->closing.round, 4);
+  read = ReadEtcdNotice("key", Write(EtcdNotice{.session = 1}));
   ASSERT_TRUE(read) << read.error().message;
-  EXPECT_EQ(*read, notice);
+  EXPECT_EQ(Write(*read), R"({"session": 1, "stage": "opened"})");
+  EXPECT_EQ(read->place.round, -1);
 }
 
 TEST(EtcdRecordsTest, RunsAreReadAsTheyWereWritten) {
@@ -164,7 +199,7 @@ TEST(EtcdRecordsTest, StatusOfACompleteRoundHasItsRanks) {
                   {.node = {"c", 1, 0}, .role = MemberReport::Role::kWaiting}}};
   std::string json = WriteStatus(report);
   EXPECT_EQ(*ReadStatus("key", "run", json), report);
-  // Whoever writes fewer, or none, is believed in all else.
+  // A status with fewer ranks, or none, is read without them.
   json.replace(json.find(R"(["1", "0"])"), 10, R"(["1"])");
   const auto read = ReadStatus("key", "run", json);
   ASSERT_TRUE(read) << read.error().message;

@@ -32,16 +32,16 @@ Result<std::optional<RunReport>> StatusOf(EtcdCalls& calls, const wire::EtcdKeys
   MUSTER_TRY(const EtcdAnswer answer,
              calls.Commit({.then = {EtcdGet(keys.Status()), EtcdGet(keys.Run()), EtcdGet(members)}},
                           deadline));
-  const auto& status = answer.results[0].pairs;
-  const auto& record = answer.results[1].pairs;
-  const bool is_empty = answer.results[2].pairs.empty();
-  if (status.empty() && record.empty()) return std::optional<RunReport>();
+  const EtcdPair* const status = answer.Pair(0);
+  const EtcdPair* const record = answer.Pair(1);
+  const bool is_empty = answer.Pair(2) == nullptr;
+  if (status == nullptr && record == nullptr) return std::optional<RunReport>();
   RunReport report{.id = run_id};
-  if (!status.empty()) {
-    MUSTER_TRY(report, wire::ReadStatus(keys.Status(), run_id, status.front().value));
+  if (status != nullptr) {
+    MUSTER_TRY(report, wire::ReadStatus(keys.Status(), run_id, status->value));
   }
-  if (!record.empty()) {
-    MUSTER_TRY(const wire::EtcdRun run, wire::ReadEtcdRun(keys.Run(), record.front().value));
+  if (record != nullptr) {
+    MUSTER_TRY(const wire::EtcdRun run, wire::ReadEtcdRun(keys.Run(), record->value));
     report.settings = run.settings;
     report.round = std::max(report.round, run.round);
     if (run.closed) {

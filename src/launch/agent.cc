@@ -29,7 +29,7 @@ int Agent::Run() {
   rendezvous_.Finish();
   // A join in progress cannot be cancelled, and nothing has to be sent then: the connection ends
   // with this process.
-  if (!rendezvous_.is_joining()) rendezvous_.IsDoneBy(clock_.Now() + options_.shutdown_max);
+  if (!rendezvous_.state().is_joining) rendezvous_.IsDoneBy(clock_.Now() + options_.shutdown_max);
   return status_;
 }
 
@@ -104,7 +104,7 @@ void Agent::Execute(const AgentAction& action) {
 // Actions are executed after the step that returned them: a failure here is input for the next one.
 void Agent::StartWorkers(int64_t restarts) {
   pids_.assign(options_.rules.workers, 0);
-  const auto commands = host_.Prepare(rendezvous_.placement(), restarts);
+  const auto commands = host_.Prepare(rendezvous_.state().placement, restarts);
   if (!commands) return ReportStartFailure(0, commands.error().message);
   MUSTER_ASSERT(commands->size() == options_.rules.workers);
   for (size_t worker = 0; worker < commands->size(); ++worker) {

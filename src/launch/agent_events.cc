@@ -2,7 +2,7 @@
 
 #include <fcntl.h>
 
-#include <cstdio>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "base/calendar.h"
@@ -57,15 +57,6 @@ std::string InnerMetadata(const AgentEventRecord& event) {
   return Dump(inner);
 }
 
-std::string UtcTime(WallTime now) {
-  const Result<CalendarTime> time = ToCalendar(now);
-  if (!time) return "";
-  char text[40];
-  std::snprintf(text, sizeof text, "%04d-%02u-%02uT%02u:%02u:%02u.%06uZ", time->year, time->month,
-                time->day, time->hour, time->minute, time->second, time->microsecond);
-  return text;
-}
-
 bool ShowsInfo(std::string_view log_level) {
   const std::string level = LowerCase(Trim(log_level));
   for (const std::string_view higher : {"warning", "warn", "error", "critical", "fatal"}) {
@@ -78,48 +69,21 @@ using Console = std::function<void(std::string_view)>;
 
 void WriteToStderr(std::string_view line) { StandardError().Write(Concat(line, '\n')); }
 
-class NullSink final : public AgentEventSink {
- public:
-  void Record(const AgentEventRecord&, WallTime) override {}
-};
-
-class ConsoleSink final : public AgentEventSink {
- public:
-  explicit ConsoleSink(Console console) : console_(std::move(console)) {}
-  void Record(const AgentEventRecord& event, WallTime) override { console_(event.ToJsonLine()); }
-
- private:
-  const Console console_;
-};
-
-class FileSink final : public AgentEventSink {
- public:
-  FileSink(OwnedFd file, std::string path, Console console)
-      : file_(std::move(file)), path_(std::move(path)), console_(std::move(console)) {}
-
-  void Record(const AgentEventRecord& event, WallTime now) override {
-    // One write for a line, so that lines of several writers do not mix.
-    if (WriteAll(file_.get(), event.ToJsonLine(now) + '\n') || has_reported_) return;
-    console_(Concat("muster: events are lost: ", SystemError(Printable(path_)).message));
-    has_reported_ = true;
-  }
-
- private:
-  const OwnedFd file_;
-  const std::string path_;
-  const Console console_;
-  bool has_reported_ = false;  // A full disk would fail every event.
-};
-
-Result<std::unique_ptr<AgentEventSink>> OpenFile(const std::string& path, Console console) {
+Result<AgentEventSink> OpenFile(const std::string& path, Console console) {
   // O_NONBLOCK: a pipe without a reader is refused now, and one whose reader stops reading does not
   // block the agent.
   constexpr int kFlags = O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
-  OwnedFd file(open(path.c_str(), kFlags, 0666));
-  if (!file.is_open())
+  const auto file = std::make_shared<OwnedFd>(open(path.c_str(), kFlags, 0666));
+  if (!file->is_open())
     return SystemError(Concat("events cannot be written to '", Printable(path), "'"));
-  return std::unique_ptr<AgentEventSink>(
-      std::make_unique<FileSink>(std::move(file), path, std::move(console)));
+  // Reported once: a full disk would fail every event.
+  return AgentEventSink([file, path, console = std::move(console), has_reported = false](
+                            const AgentEventRecord& event, WallTime now) mutable {
+    // One write for a line, so that lines of several writers do not mix.
+    if (WriteAll(file->get(), event.ToJsonLine(now) + '\n') || has_reported) return;
+    console(Concat("muster: events are lost: ", SystemError(Printable(path)).message));
+    has_reported = true;
+  });
 }
 
 }  // namespace
@@ -146,22 +110,21 @@ std::string AgentEventRecord::ToJsonLine(std::optional<WallTime> now) const {
       {"timestamp", 0},
       {"metadata", std::move(metadata)},
   };
-  if (now) event["time"] = UtcTime(*now);
+  if (now) event["time"] = UtcText(*now, 6);
   return Dump(event);
 }
 
-Result<std::unique_ptr<AgentEventSink>> OpenAgentEventSink(const AgentEventSinkOptions& options) {
+Result<AgentEventSink> OpenAgentEventSink(const AgentEventSinkOptions& options) {
   const std::string_view name = options.name;
   Console console = options.console ? options.console : WriteToStderr;
   if (name == "console" && ShowsInfo(options.log_level)) {
-    return std::unique_ptr<AgentEventSink>(std::make_unique<ConsoleSink>(std::move(console)));
+    return AgentEventSink([console = std::move(console)](const AgentEventRecord& event, WallTime) {
+      console(event.ToJsonLine());
+    });
   }
-  if (name == "null" || name == "dynamic_rendezvous" || name == "console") {
-    return std::unique_ptr<AgentEventSink>(std::make_unique<NullSink>());
-  }
-  if (name.starts_with(kFilePrefix) && name.size() > kFilePrefix.size()) {
+  if (name == "null" || name == "dynamic_rendezvous" || name == "console") return AgentEventSink();
+  if (name.starts_with(kFilePrefix) && name.size() > kFilePrefix.size())
     return OpenFile(std::string(name.substr(kFilePrefix.size())), std::move(console));
-  }
   return Error{Code::kInvalid, Concat("there is no event log handler '", Printable(name),
                                       "'; known are null, console and file:PATH")};
 }

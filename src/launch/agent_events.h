@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -52,14 +51,11 @@ struct AgentEventRecord {
   std::string ToJsonLine(std::optional<WallTime> now = std::nullopt) const;
 };
 
-class AgentEventSink {
- public:
-  virtual ~AgentEventSink() = default;
-  virtual void Record(const AgentEventRecord& event, WallTime now) = 0;
-};
+/// Where events go. Empty: nowhere, and they need not be made.
+using AgentEventSink = std::function<void(const AgentEventRecord& event, WallTime now)>;
 
 struct AgentEventSinkOptions {
-  /// null, console (as LOGLEVEL allows), dynamic_rendezvous (torchrun's own: nothing comes of it),
+  /// null, console (as LOGLEVEL allows), dynamic_rendezvous (torchrun's own, which writes nothing),
   /// or file:PATH, which appends lines with the time.
   std::string name = "null";
   std::string log_level{};  ///< LOGLEVEL; events are of level INFO. Unknown ones count as INFO.
@@ -68,6 +64,6 @@ struct AgentEventSinkOptions {
 };
 
 /// kInvalid: there is no such sink; names those there are. kUnavailable: the file cannot be opened.
-Result<std::unique_ptr<AgentEventSink>> OpenAgentEventSink(const AgentEventSinkOptions& options);
+Result<AgentEventSink> OpenAgentEventSink(const AgentEventSinkOptions& options);
 
 }  // namespace muster

@@ -52,7 +52,7 @@ std::string ConsoleOutput(AgentEventSinkOptions options, const AgentEventRecord&
   options.console = [&](std::string_view line) { heard += Concat(line, '\n'); };
   auto sink = OpenAgentEventSink(options);
   EXPECT_TRUE(sink.has_value());
-  if (sink) (*sink)->Record(event, kNow);
+  if (sink && *sink) (*sink)(event, kNow);
   return heard;
 }
 
@@ -161,7 +161,7 @@ TEST(AgentEventSinkTest, AFileIsAppendedToAndTellsTheTime) {
   for (int i = 0; i < 2; ++i) {
     auto sink = OpenAgentEventSink({.name = "file:" + path, .log_level = "ERROR"});
     ASSERT_TRUE(sink.has_value());
-    (*sink)->Record(AgentSucceeded(), kNow);
+    (*sink)(AgentSucceeded(), kNow);
   }
   json expected = json::parse(AgentSucceeded().ToJsonLine());
   expected["time"] = "2026-01-31T09:20:30.123456Z";
@@ -186,7 +186,7 @@ TEST(AgentEventSinkTest, LostEventsAreSaidOnce) {
   const auto console = [&](std::string_view line) { heard += Concat(line, '\n'); };
   auto sink = OpenAgentEventSink({.name = "file:/dev/full", .console = console});
   ASSERT_TRUE(sink.has_value());
-  for (int i = 0; i < 3; ++i) (*sink)->Record(AgentSucceeded(), kNow);
+  for (int i = 0; i < 3; ++i) (*sink)(AgentSucceeded(), kNow);
   EXPECT_EQ(heard, "muster: events are lost: /dev/full: No space left on device\n");
 }
 

@@ -26,8 +26,7 @@ std::string Counted(int64_t count, const char* one, const char* many) {
 
 }  // namespace
 
-JobHost::JobHost(JobOptions options, LogTree logs, std::unique_ptr<AgentEventSink> events,
-                 Clock& clock)
+JobHost::JobHost(JobOptions options, LogTree logs, AgentEventSink events, Clock& clock)
     : options_(std::move(options)),
       logs_(std::move(logs)),
       events_(std::move(events)),
@@ -192,7 +191,7 @@ void JobHost::RecordWatchdog(std::string name, const TimerRequest* timer) {
                               {"scope_id", timer->scope},
                               {"signal", Concat(timer->signal)}};
   }
-  events_->Record(event, clock_.Wall());
+  events_(event, clock_.Wall());
 }
 
 // ----------------------------------------------------------------------------------------------
@@ -268,7 +267,7 @@ void JobHost::Record(std::string state, std::optional<EventWorker> worker,
   event.worker = std::move(worker);
   event.raw_error = std::move(error);
   if (took) event.duration_ms = Milliseconds(*took);
-  events_->Record(event, clock_.Wall());
+  events_(event, clock_.Wall());
 }
 
 void JobHost::RecordEnd(const std::string& error) {
@@ -282,11 +281,8 @@ void JobHost::RecordEnd(const std::string& error) {
                                                 : "TERMINATED",
            event);
   }
-  if (error.empty()) {
-    Record("SUCCEEDED", std::nullopt);
-  } else {
-    Record("FAILED", std::nullopt, std::nullopt, error);
-  }
+  Record(error.empty() ? "SUCCEEDED" : "FAILED", std::nullopt, std::nullopt,
+         error.empty() ? std::nullopt : std::optional(error));
 }
 
 }  // namespace muster

@@ -45,8 +45,7 @@ struct JobOptions {
 
 class JobHost final : public AgentHost {
  public:
-  /// `events` may be null.
-  JobHost(JobOptions options, LogTree logs, std::unique_ptr<AgentEventSink> events, Clock& clock);
+  JobHost(JobOptions options, LogTree logs, AgentEventSink events, Clock& clock);
 
   // --- AgentHost
   void OnJoining() override;
@@ -95,7 +94,7 @@ class JobHost final : public AgentHost {
 
   const JobOptions options_;
   LogTree logs_;
-  const std::unique_ptr<AgentEventSink> events_;
+  const AgentEventSink events_;
   Clock& clock_;
   const Instant began_;
   const bool names_host_;  ///< In the prefix of lines. To find the name may take a while.

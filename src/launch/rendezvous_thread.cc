@@ -8,7 +8,6 @@
 #include "base/probe.h"
 #include "base/text.h"
 #include "launch/logs/failure_json.h"
-#include "launch/rank_words.h"
 #include "muster/rendezvous_error.h"
 
 namespace muster {
@@ -68,27 +67,12 @@ RendezvousThread::~RendezvousThread() {
   thread_.reset();
 }
 
-void RendezvousThread::Join() {
-  Post([this] {
-    DoJoin();
-    const Lock lock(*monitor_);
-    is_joining_ = false;
-  });
-}
 void RendezvousThread::ReportFailure(std::string failure) {
-  Post([this, failure = std::move(failure)] { DoReportFailure(failure); });
+  Post([failure = std::move(failure)](RendezvousThread& self) { self.DoReportFailure(failure); });
 }
-void RendezvousThread::EnterBarrier() {
-  Post([this] { DoBarrier(); });
-}
+
 void RendezvousThread::Close(std::string reason) {
-  Post([this, reason = std::move(reason)] { DoClose(reason); });
-}
-void RendezvousThread::Finish() {
-  Post([this] { DoFinish(); });
-}
-void RendezvousThread::Leave() {
-  Post([this] { DoLeave(); });
+  Post([reason = std::move(reason)](RendezvousThread& self) { self.DoClose(reason); });
 }
 
 void RendezvousThread::Post(Task task) {
@@ -107,24 +91,11 @@ bool RendezvousThread::IsDoneBy(Instant until) {
   return !is_busy_ && tasks_.empty();
 }
 
-bool RendezvousThread::is_joining() const {
+RendezvousThread::State RendezvousThread::state() const {
   const Lock lock(*monitor_);
-  return is_joining_;
-}
-
-bool RendezvousThread::is_idle() const {
-  const Lock lock(*monitor_);
-  return !is_busy_ && tasks_.empty();
-}
-
-Placement RendezvousThread::placement() const {
-  const Lock lock(*monitor_);
-  return placement_;
-}
-
-std::string RendezvousThread::failure_elsewhere() const {
-  const Lock lock(*monitor_);
-  return failure_elsewhere_;
+  State state = state_;
+  state.is_idle = !is_busy_ && tasks_.empty();
+  return state;
 }
 
 void RendezvousThread::Run() {
@@ -145,7 +116,7 @@ void RendezvousThread::Run() {
       }
     }
     if (task) {
-      task();
+      task(*this);
     } else {
       CheckEvents();
     }
@@ -213,7 +184,7 @@ void RendezvousThread::DoJoin() {
   const Instant began = clock_.Now();
   {
     const Lock lock(*monitor_);
-    is_joining_ = true;
+    state_.is_joining = true;
   }
   is_watching_ = is_at_work_ = false;
   unreachable_since_.reset();
@@ -226,13 +197,13 @@ void RendezvousThread::DoJoin() {
     }
     {
       const Lock lock(*monitor_);
-      failure_elsewhere_.clear();
-      placement_ = {.round = info_.round,
-                    .group_rank = info_.rank,
-                    .group_world_size = info_.world_size,
-                    .ranks = *ranks,
-                    .master = info_.bootstrap_store_info,
-                    .formed_in = clock_.Now() - began};
+      state_.failure_elsewhere.clear();
+      state_.placement = {.round = info_.round,
+                          .group_rank = info_.rank,
+                          .group_world_size = info_.world_size,
+                          .ranks = *ranks,
+                          .master = info_.bootstrap_store_info,
+                          .formed_in = clock_.Now() - began};
     }
     is_watching_ = has_events_;
     is_at_work_ = true;
@@ -243,13 +214,15 @@ void RendezvousThread::DoJoin() {
   } catch (const RendezvousClosedError& error) {
     {
       const Lock lock(*monitor_);
-      is_joining_ = false;  // what remains takes a limited time
+      state_.is_joining = false;  // what remains takes a limited time
     }
     Report(Kind::kJoinFailed, error.what());
     ReadFailure();
   } catch (const std::exception& error) {
     Report(Kind::kJoinFailed, error.what());
   }
+  const Lock lock(*monitor_);
+  state_.is_joining = false;
 }
 
 std::optional<AssignedRanks> RendezvousThread::Exchange() {
@@ -321,7 +294,7 @@ void RendezvousThread::DoReportFailure(const std::string& failure) {
   if (first == failure || first.empty()) return Report(AgentEvent::Kind::kBlame);
   {
     const Lock lock(*monitor_);
-    failure_elsewhere_ = first;
+    state_.failure_elsewhere = first;
   }
   Report(AgentEvent::Kind::kBlame, "workers of another node have failed before");
 }
@@ -333,7 +306,7 @@ void RendezvousThread::ReadFailure() {
     if (info_.store->Check({kFirstFailure})) failure = info_.store->Get(kFirstFailure);
     ConfirmEnd();
     const Lock lock(*monitor_);
-    failure_elsewhere_ = failure;
+    state_.failure_elsewhere = failure;
   } catch (const std::exception&) {
     // The server has ended.
   }

@@ -45,6 +45,14 @@ struct RendezvousThreadOptions {
 
 class RendezvousThread {
  public:
+  struct State {
+    Placement placement{};            ///< Of the last kJoined.
+    std::string failure_elsewhere{};  ///< What another node has reported as the first failure of
+                                      ///< the round; may be empty.
+    bool is_joining = false;
+    bool is_idle = true;  ///< No call is in progress for which the destructor would wait.
+  };
+
   /// `report` is called on the thread of this object.
   RendezvousThread(RendezvousThreadOptions options, RendezvousHandler& handler, System& around,
                    std::function<void(AgentEvent)> report);
@@ -52,29 +60,23 @@ class RendezvousThread {
   ~RendezvousThread();
 
   // Requests. They are executed later, in their order. Any thread.
-  void Join();
+  void Join() { Post(&RendezvousThread::DoJoin); }
   /// Reports `failure` to all nodes, unless another node has reported an earlier one. The node that
   /// reports first pays for the restart; a later correction changes only the report.
   void ReportFailure(std::string failure);
-  void EnterBarrier();
+  void EnterBarrier() { Post(&RendezvousThread::DoBarrier); }
   void Close(std::string reason);
-  void Leave();
+  void Leave() { Post(&RendezvousThread::DoLeave); }
   /// The last request.
-  void Finish();
+  void Finish() { Post(&RendezvousThread::DoFinish); }
 
   /// Whether all requests are executed; waits for that until then.
   bool IsDoneBy(Instant until);
 
-  bool is_joining() const;
-  /// No call is in progress for which the destructor would wait.
-  bool is_idle() const;
-  /// Of the last kJoined.
-  Placement placement() const;
-  /// What another node has reported as the first failure of the round; may be empty.
-  std::string failure_elsewhere() const;
+  State state() const;
 
  private:
-  using Task = std::function<void()>;
+  using Task = std::function<void(RendezvousThread&)>;
   using Lock = std::unique_lock<Monitor>;
 
   void Post(Task task);
@@ -122,9 +124,7 @@ class RendezvousThread {
   std::deque<Task> tasks_;
   bool is_busy_ = false;
   bool is_ending_ = false;
-  bool is_joining_ = false;
-  Placement placement_{};
-  std::string failure_elsewhere_;
+  State state_;  ///< But for `is_idle`.
 
   std::unique_ptr<Thread> thread_;
 };

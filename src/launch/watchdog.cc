@@ -18,6 +18,7 @@
 
 #include "base/text.h"
 #include "launch/core/signals.h"
+#include "launch/logs/error_file.h"
 #include "os/posix/process.h"
 #include "os/posix/process_tree.h"
 #include "os/posix/system_error.h"
@@ -71,11 +72,7 @@ Result<TimerRequest> ParseTimerRequest(std::string_view line) {
   if (!object.is_object()) return Misread("not a JSON object");
   const auto whole = [&object](const char* name) -> std::optional<int64_t> {
     const auto found = object.find(name);
-    if (found == object.end() || !found->is_number_integer()) return std::nullopt;
-    if (found->is_number_unsigned() &&
-        found->get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
-      return std::nullopt;
-    return found->get<int64_t>();
+    return found == object.end() ? std::nullopt : WholeNumberOf(*found);
   };
   if (whole("version") != 1) return Misread("'version' is not 1");
   const std::optional<int64_t> pid = whole("pid");
@@ -107,11 +104,9 @@ bool TimerBook::Take(TimerRequest request) {
 }
 
 std::optional<WallTime> TimerBook::Due() const {
-  std::optional<WallTime> first;
-  for (const auto& [whose, timer] : timers_) {
-    if (!first || *timer.expires_at < *first) first = timer.expires_at;
-  }
-  return first;
+  const auto first = std::ranges::min_element(
+      timers_, {}, [](const auto& entry) { return *entry.second.expires_at; });
+  return first == timers_.end() ? std::nullopt : first->second.expires_at;
 }
 
 std::vector<TimerRequest> TimerBook::TakeExpired(WallTime now) {

@@ -31,7 +31,7 @@ void SetRendezvousEventSink(RendezvousEventSink sink) {
   const std::lock_guard lock(process.mutex);
   process.present.store(next != nullptr, std::memory_order_relaxed);
   process.sink.swap(next);
-  // The old sink goes with `next`, after the lock: what it owns may report events in its turn.
+  // The old sink is destroyed with `next`, after the lock: what it owns may report events itself.
 }
 
 EventRecorder::EventRecorder(RendezvousEventSink own, std::string run_id,
@@ -43,15 +43,14 @@ bool EventRecorder::enabled() const {
   return own_ != nullptr || TheProcessSink().present.load(std::memory_order_relaxed);
 }
 
-void EventRecorder::Deliver(Draft draft) const {
-  RendezvousEvent event{.name = Concat(draft.name.first, draft.name.last),
-                        .run_id = run_id_,
-                        .message = std::move(draft.message),
-                        .hostname = "",
-                        .node_state = draft.state,
-                        .rank = draft.rank,
-                        .error_trace = std::move(draft.error_trace)};
-  if (const Node* node = draft.node.get()) {
+std::string EventRecorder::Sentence(const Node& node, std::string_view what) const {
+  return Concat("node '", node.ToString(), "' ", what, " rendezvous '", run_id_, "'");
+}
+
+void EventRecorder::Deliver(const EventName& name, const Node* node, RendezvousEvent event) const {
+  event.name = Concat(name.first, name.last);
+  event.run_id = run_id_;
+  if (node != nullptr) {
     event.hostname = node->addr;
     event.pid = node->pid;
     event.local_id = node->local_id;

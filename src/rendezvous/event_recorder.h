@@ -56,30 +56,34 @@ class EventRecorder {
   /// Something happened. `make` returns the message; here and below it is called only if there is a
   /// sink. For failures use RecordFailure().
   template <typename MakeMessage>
-  void Record(EventName name, NodeState state, EventNode node, MakeMessage&& make) const {
-    if (!enabled()) return;
-    Quietly([&] { Deliver({.name = name, .state = state, .node = node, .message = make()}); });
+  void Record(EventName name, NodeState state, EventNode node, const MakeMessage& make) const {
+    Report(name, node, [&](RendezvousEvent& event) {
+      event.message = make();
+      event.node_state = state;
+    });
   }
+
+  /// For messages: "node 'a_1_0' has closed rendezvous 'run'", of "has closed".
+  std::string Sentence(const Node& node, std::string_view what) const;
 
   /// The node is in a round, and this is its rank there.
   template <typename MakeMessage>
-  void RecordJoined(EventName name, EventNode node, int64_t rank, MakeMessage&& make) const {
-    if (!enabled()) return;
-    Quietly([&] { Deliver({.name = name, .node = node, .message = make(), .rank = rank}); });
+  void RecordJoined(EventName name, EventNode node, int64_t rank, const MakeMessage& make) const {
+    Report(name, node, [&](RendezvousEvent& event) {
+      event.message = make();
+      event.rank = rank;
+    });
   }
 
   /// Something failed. `make_trace` returns what failed, and where, as far as it is known; if it
   /// returns "", the event's name and message are used.
   template <typename MakeMessage, typename MakeTrace>
-  void RecordFailure(EventName name, EventNode node, MakeMessage&& make,
-                     MakeTrace&& make_trace) const {
-    if (!enabled()) return;
-    Quietly([&] {
-      Deliver({.name = name,
-               .state = NodeState::kFailed,
-               .node = node,
-               .message = make(),
-               .error_trace = make_trace()});
+  void RecordFailure(EventName name, EventNode node, const MakeMessage& make,
+                     const MakeTrace& make_trace) const {
+    Report(name, node, [&](RendezvousEvent& event) {
+      event.message = make();
+      event.node_state = NodeState::kFailed;
+      event.error_trace = make_trace();
     });
   }
 
@@ -90,25 +94,19 @@ class EventRecorder {
   }
 
  private:
-  struct Draft {
-    EventName name;
-    NodeState state = NodeState::kRunning;
-    EventNode node;
-    std::string message;
-    std::optional<int64_t> rank{};
-    std::string error_trace{};
-  };
-
-  template <typename Report>
-  static void Quietly(Report&& report) {
+  template <typename FillIn>
+  void Report(const EventName& name, EventNode node, const FillIn& fill_in) const {
+    if (!enabled()) return;
     try {
-      report();
+      RendezvousEvent event;
+      fill_in(event);
+      Deliver(name, node.get(), std::move(event));
     } catch (...) {
       // A sink that throws, or no memory for a message: the rendezvous matters more.
     }
   }
 
-  void Deliver(Draft draft) const;
+  void Deliver(const EventName& name, const Node* node, RendezvousEvent event) const;
 
   const RendezvousEventSink own_;
   const std::string run_id_;

@@ -32,6 +32,9 @@ void TakeRoundOptions(const RendezvousParameters& parameters, Options& options) 
   options.max_nodes = parameters.max_nodes;
   TakeSeconds(parameters, "join_timeout", options.join_timeout);
   TakeSeconds(parameters, "last_call_timeout", options.last_call);
+  TakeSeconds(parameters, "reform_timeout", options.reform_timeout);
+  TakeSeconds(parameters, "rejoin_window", options.rejoin_window);
+  options.expected = parameters.GetAsInt("expected").value_or(options.expected);
   TakeSeconds(parameters, "close_timeout", options.close_timeout);
   TakeSeconds(parameters, "keep_alive_interval", options.keep_alive_interval);
   TakeText(parameters, "rank_policy", options.rank_policy);
@@ -51,7 +54,7 @@ void MustBeRoundOptions(const Options& options) {
   MustBeRankPolicy(options.rank_policy);
 }
 
-/// What the machine goes by.
+/// The settings for the rendezvous machine.
 template <typename Options>
 RunSettings RunSettingsOf(const Options& options, Duration grace) {
   return {.min_nodes = options.min_nodes,
@@ -60,7 +63,10 @@ RunSettings RunSettingsOf(const Options& options, Duration grace) {
           .keep_alive_interval = options.keep_alive_interval,
           .keep_alive_max_attempt = options.keep_alive_max_attempt,
           .grace = grace,
-          .policy = *ParseRankPolicy(options.rank_policy)};
+          .policy = *ParseRankPolicy(options.rank_policy),
+          .forming = Forming{.reform_timeout = options.reform_timeout,
+                             .rejoin_window = options.rejoin_window,
+                             .expected = options.expected}};
 }
 /// std::invalid_argument for impossible settings.
 RunSettings RunSettingsOf(const RendezvousSettings& settings);

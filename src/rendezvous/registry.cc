@@ -23,13 +23,6 @@ bool Same(const RendezvousHandlerCreator& a, const RendezvousHandlerCreator& b) 
   return left != nullptr && right != nullptr && *left == *right;
 }
 
-std::string Joined(const std::vector<std::string>& names) {
-  std::string joined;
-  for (const std::string& name : names)
-    joined += Concat(joined.empty() ? "" : ", ", Printable(name));
-  return joined.empty() ? "none" : joined;
-}
-
 /// The names are taken all the same: the error says what is missing, and no plug-in can use them
 /// for something else.
 RendezvousHandlerPtr RefuseEtcd(const RendezvousParameters& parameters) {
@@ -90,8 +83,10 @@ RendezvousHandlerPtr RendezvousHandlerRegistry::CreateHandler(
     if (found != creators_.end()) creator = found->second;
   }
   if (!creator) {
+    const std::vector<std::string> names = Names();
     throw std::invalid_argument(Concat("Rendezvous backend '", Printable(parameters.backend),
-                                       "' is not registered. Registered are: ", Joined(Names()),
+                                       "' is not registered. Registered are: ",
+                                       names.empty() ? "none" : ListOf(names, names.size()),
                                        ". Did you forget to call Register()?"));
   }
   RendezvousHandlerPtr handler = creator(parameters);

@@ -7,6 +7,7 @@
 #include <memory>
 #include <stdexcept>
 #include <system_error>
+#include <vector>
 
 #include "base/flat_json.h"
 #include "base/text.h"
@@ -16,63 +17,62 @@ namespace muster {
 
 namespace {
 
-enum Key : size_t {
-  kName,
-  kRunId,
-  kMessage,
-  kHostname,
-  kPid,
-  kNodeState,
-  kMasterEndpoint,
-  kRank,
-  kLocalId,
-  kErrorTrace,
-  kKeys,  // how many
-};
-constexpr std::array<std::string_view, kKeys> kKeyNames = {
-    "name",       "run_id",          "message", "hostname", "pid",
-    "node_state", "master_endpoint", "rank",    "local_id", "error_trace"};
-
 constexpr std::array<std::string_view, 4> kStateNames = {"INIT", "RUNNING", "SUCCEEDED", "FAILED"};
 static_assert(static_cast<size_t>(NodeState::kFailed) + 1 == kStateNames.size());
 
-void AppendNumber(std::string& out, std::optional<int64_t> number) {
-  out += number ? Concat(*number) : "null";
+// The same walk writes and reads the fields.
+template <typename Walk, typename Event>
+void Fields(Walk&& field, Event& event) {
+  field("name", event.name);
+  field("run_id", event.run_id);
+  field("message", event.message);
+  field("hostname", event.hostname);
+  field("pid", event.pid);
+  field("node_state", event.node_state);
+  field("master_endpoint", event.master_endpoint);
+  field("rank", event.rank);
+  field("local_id", event.local_id);
+  field("error_trace", event.error_trace);
 }
 
-void AppendField(std::string& out, const RendezvousEvent& event, size_t key) {
-  switch (key) {
-    case kName:
-      return wire::AppendJsonString(out, event.name);
-    case kRunId:
-      return wire::AppendJsonString(out, event.run_id);
-    case kMessage:
-      return wire::AppendJsonString(out, event.message);
-    case kHostname:
-      return wire::AppendJsonString(out, event.hostname);
-    case kPid:
-      return AppendNumber(out, event.pid);
-    case kNodeState:
-      return wire::AppendJsonString(out, kStateNames.at(static_cast<size_t>(event.node_state)));
-    case kMasterEndpoint:
-      return wire::AppendJsonString(out, event.master_endpoint);
-    case kRank:
-      return AppendNumber(out, event.rank);
-    case kLocalId:
-      return AppendNumber(out, event.local_id);
-    case kErrorTrace:
-      return wire::AppendJsonString(out, event.error_trace);
+class Writer {
+ public:
+  template <typename T>
+  void operator()(std::string_view name, const T& value) {
+    // With the blanks of Python's json module: the same bytes as torchelastic's events.
+    text += Concat(text.empty() ? "{\"" : ", \"", name, "\": ");
+    Put(value);
   }
-}
 
-NodeState ReadState(wire::FlatJsonReader& in) {
-  const std::string text = in.Text(kKeyNames[kNodeState]);
-  const auto found = std::find(kStateNames.begin(), kStateNames.end(), text);
-  if (found != kStateNames.end()) return static_cast<NodeState>(found - kStateNames.begin());
-  in.Fail(Concat("node_state '", Printable(text),
-                 "'; INIT, RUNNING, SUCCEEDED and FAILED are allowed"));
-  return {};
-}
+  std::string text;
+
+ private:
+  void Put(const std::string& value) { wire::AppendJsonString(text, value); }
+  void Put(int64_t number) { text += Concat(number); }
+  void Put(std::optional<int64_t> number) { text += number ? Concat(*number) : "null"; }
+  void Put(NodeState state) {
+    wire::AppendJsonString(text, kStateNames.at(static_cast<size_t>(state)));
+  }
+};
+
+struct Reader {
+  void operator()(std::string_view name, std::string& value) { value = in.Text(name); }
+  void operator()(std::string_view name, int64_t& value) { value = in.Number(name); }
+  void operator()(std::string_view name, std::optional<int64_t>& value) {
+    value = in.NumberOrNull(name);
+  }
+  void operator()(std::string_view name, NodeState& state) {
+    const std::string text = in.Text(name);
+    const auto found = std::find(kStateNames.begin(), kStateNames.end(), text);
+    if (found == kStateNames.end()) {
+      return in.Fail(Concat("node_state '", Printable(text),
+                            "'; INIT, RUNNING, SUCCEEDED and FAILED are allowed"));
+    }
+    state = static_cast<NodeState>(found - kStateNames.begin());
+  }
+
+  wire::FlatJsonReader& in;
+};
 
 /// One fwrite to an unbuffered stream is one write(2), and the stream has a lock: lines of several
 /// threads, and of several processes that append to one file, do not mix.
@@ -85,30 +85,18 @@ void WriteLine(std::FILE* stream, const RendezvousEvent& event) {
 }  // namespace
 
 std::string RendezvousEvent::ToJson() const {
-  // With the blanks of Python's json module: the same bytes as torchelastic's events.
-  std::string out = "{";
-  for (size_t key = 0; key < kKeys; ++key) {
-    out += Concat(key == 0 ? "\"" : ", \"", kKeyNames[key], "\": ");
-    AppendField(out, *this, key);
-  }
-  out += '}';
-  return out;
+  Writer out;
+  Fields(out, *this);
+  return out.text + '}';
 }
 
 RendezvousEvent RendezvousEvent::FromJson(std::string_view json) {
-  using wire::FlatJsonReader;
-  FlatJsonReader in("Rendezvous event", json, FlatJsonReader::Nulls::kAllowed);
-  in.RequireExactly(kKeyNames);
-  RendezvousEvent event{.name = in.Text(kKeyNames[kName]),
-                        .run_id = in.Text(kKeyNames[kRunId]),
-                        .message = in.Text(kKeyNames[kMessage]),
-                        .hostname = in.Text(kKeyNames[kHostname]),
-                        .pid = in.Number(kKeyNames[kPid]),
-                        .node_state = ReadState(in),
-                        .master_endpoint = in.Text(kKeyNames[kMasterEndpoint]),
-                        .rank = in.NumberOrNull(kKeyNames[kRank]),
-                        .local_id = in.NumberOrNull(kKeyNames[kLocalId]),
-                        .error_trace = in.Text(kKeyNames[kErrorTrace])};
+  RendezvousEvent event;
+  std::vector<std::string_view> names;
+  Fields([&](std::string_view name, const auto&) { names.push_back(name); }, event);
+  wire::FlatJsonReader in("Rendezvous event", json, wire::FlatJsonReader::Nulls::kAllowed);
+  in.RequireExactly(names);
+  Fields(Reader{in}, event);
   if (const Status outcome = in.Outcome(); !outcome) {
     throw std::invalid_argument(outcome.error().message);
   }

@@ -1,5 +1,6 @@
 #include "muster/rendezvous_parameters.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
@@ -8,6 +9,7 @@
 
 #include "base/text.h"
 #include "base/time.h"
+#include "base/trim.h"
 
 namespace muster {
 
@@ -44,12 +46,36 @@ std::string Quoted(const ConfigValue& value) {
                                      Quoted(value), ". Allowed: ", allowed, '.'));
 }
 
-/// Cut towards zero.
-std::optional<int64_t> ToInt(double number) {
+std::optional<bool> ToBool(const ConfigValue& value) {
+  if (const bool* flag = std::get_if<bool>(&value)) return *flag;
+  if (const std::string* text = std::get_if<std::string>(&value)) return ParseBool(*text);
+  const int64_t* number = std::get_if<int64_t>(&value);
+  if (number == nullptr || (*number != 0 && *number != 1)) return std::nullopt;
+  return *number == 1;
+}
+
+/// Fractions are cut towards zero.
+std::optional<int64_t> ToInt(const ConfigValue& value) {
+  if (const bool* flag = std::get_if<bool>(&value)) return *flag ? 1 : 0;
+  if (const int64_t* number = std::get_if<int64_t>(&value)) return *number;
+  if (const std::string* text = std::get_if<std::string>(&value)) return ParseWholeNumber(*text);
   constexpr double kBeyond = 9223372036854775808.0;  // 2^63, the first that does not fit
-  const double whole = std::trunc(number);
+  const double whole = std::trunc(std::get<double>(value));
   if (!(whole >= -kBeyond && whole < kBeyond)) return std::nullopt;  // also when it is no number
   return static_cast<int64_t>(whole);
+}
+
+/// `what` it should be, and what is `allowed`: for the error.
+template <typename T>
+std::optional<T> Read(const RendezvousParameters& parameters, std::string_view key,
+                      std::optional<T> fallback, std::optional<T> (*convert)(const ConfigValue&),
+                      std::string_view what, std::string_view allowed) {
+  const auto found = parameters.config.find(key);
+  if (found == parameters.config.end()) return fallback;
+  if (std::holds_alternative<std::monostate>(found->second)) return std::nullopt;
+  std::optional<T> value = convert(found->second);
+  if (!value) RefuseOption(key, found->second, what, allowed);
+  return value;
 }
 
 /// The option in seconds, or nothing if it is not given.
@@ -124,36 +150,14 @@ ConfigValue RendezvousParameters::Get(std::string_view key, ConfigValue fallback
 
 std::optional<bool> RendezvousParameters::GetAsBool(std::string_view key,
                                                     std::optional<bool> fallback) const {
-  const auto found = config.find(key);
-  if (found == config.end()) return fallback;
-  const ConfigValue& value = found->second;
-  if (std::holds_alternative<std::monostate>(value)) return std::nullopt;
-  std::optional<bool> read;
-  if (const bool* flag = std::get_if<bool>(&value)) read = *flag;
-  if (const std::string* text = std::get_if<std::string>(&value)) read = ParseBool(*text);
-  const int64_t* number = std::get_if<int64_t>(&value);
-  if (number != nullptr && (*number == 0 || *number == 1)) read = *number == 1;
-  if (!read) {
-    RefuseOption(key, value, "a boolean", "1, true, t, yes, y and 0, false, f, no, n, in any case");
-  }
-  return read;
+  return Read(*this, key, fallback, &ToBool, "a boolean",
+              "1, true, t, yes, y and 0, false, f, no, n, in any case");
 }
 
 std::optional<int64_t> RendezvousParameters::GetAsInt(std::string_view key,
                                                       std::optional<int64_t> fallback) const {
-  const auto found = config.find(key);
-  if (found == config.end()) return fallback;
-  const ConfigValue& value = found->second;
-  if (std::holds_alternative<std::monostate>(value)) return std::nullopt;
-  std::optional<int64_t> read;
-  if (const bool* flag = std::get_if<bool>(&value)) read = *flag ? 1 : 0;
-  if (const int64_t* number = std::get_if<int64_t>(&value)) read = *number;
-  if (const double* number = std::get_if<double>(&value)) read = ToInt(*number);
-  if (const std::string* text = std::get_if<std::string>(&value)) read = ParseWholeNumber(*text);
-  if (!read) {
-    RefuseOption(key, value, "an integer", "decimal digits with an optional sign, within 64 bits");
-  }
-  return read;
+  return Read(*this, key, fallback, &ToInt, "an integer",
+              "decimal digits with an optional sign, within 64 bits");
 }
 
 RendezvousSettings RendezvousSettings::From(const RendezvousParameters& parameters) {
@@ -202,6 +206,33 @@ void RendezvousSettings::Validate() const {
                                        keep_alive_interval.count(),
                                        " ms) must be at most 100 years."));
   }
+}
+
+RendezvousConfig ParseRendezvousConfig(std::string_view text) {
+  RendezvousConfig config;
+  if (Trim(text).empty()) return config;
+  size_t position = 1;
+  for (size_t begin = 0; begin <= text.size(); ++position) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    const std::string_view item = text.substr(begin, end - begin);
+    begin = end + 1;
+    // Only the first '=' divides: a value may be a path with a query, or another option's text.
+    const size_t equals = std::min(item.find('='), item.size());
+    const std::string_view key = Trim(item.substr(0, equals));
+    if (key.empty()) {
+      throw std::invalid_argument(Concat(
+          "The rendezvous configuration string must be in format k1=v1,k2=v2. Item ", position,
+          " ('", Printable(item), "') has no option name in '", Printable(text), "'."));
+    }
+    const std::string_view value = equals < item.size() ? Trim(item.substr(equals + 1)) : "";
+    if (value.empty()) {
+      throw std::invalid_argument(Concat("The rendezvous configuration option '", Printable(key),
+                                         "' must have a value specified, but item ", position,
+                                         " has no value. The format is k1=v1,k2=v2."));
+    }
+    config.insert_or_assign(std::string(key), std::string(value));
+  }
+  return config;
 }
 
 }  // namespace muster

@@ -115,6 +115,8 @@ WaitReport ReportOn(const RunReport& run, const std::optional<Node>& self) {
   if (run.last_call_left)
     report.last_call_left =
         std::chrono::duration_cast<std::chrono::milliseconds>(*run.last_call_left);
+  if (run.held_left)
+    report.held_left = std::chrono::duration_cast<std::chrono::milliseconds>(*run.held_left);
   return report;
 }
 
@@ -126,6 +128,10 @@ std::string WaitReport::ToString() const {
   const std::string back =
       expected.empty() ? "" : Concat("; not back yet: ", ListOf(expected, kNamesShown));
   const std::string quiet = silent.empty() ? "" : Concat("; not heard of lately: ", List(silent));
+  const std::string ago =
+      held_for ? Concat(": the round re-formed ", Seconds(*held_for), " ago") : "";
+  const std::string held =
+      held_left ? Concat("; held back for up to ", Seconds(*held_left), " more", ago) : "";
   const std::string limit = time_left ? Concat("; gives up in ", Seconds(*time_left)) : "";
   switch (phase) {
     case Phase::kIdle:
@@ -143,7 +149,7 @@ std::string WaitReport::ToString() const {
     case Phase::kNextRound:
       return Concat("waiting for the next round: ", Nodes(awaited), " ",
                     awaited == 1 ? "is" : "are", " still in round ", round,
-                    InBrackets(joined, here), quiet, limit);
+                    InBrackets(joined, here), held, quiet, limit);
     case Phase::kSpare:
       return Concat("a spare: round ", round, " is full with ", Nodes(max_nodes),
                     "; waits without limit for one of them to leave", quiet);

@@ -1,4 +1,4 @@
-// From what the driver saw to what a person reads.
+// Makes reports for people from the snapshot of a driver, or from the report of a server.
 #pragma once
 
 #include <optional>

@@ -1,7 +1,6 @@
 #include "server/client_connection.h"
 
 #include <algorithm>
-#include <chrono>
 #include <new>
 #include <optional>
 #include <utility>
@@ -26,10 +25,6 @@ constexpr size_t kKeptReplyBytes = 2 * 1024 * 1024;
 // No connection gets more than this part of all memory for what it has not finished sending or
 // reading.
 constexpr uint64_t kShare = 2;
-// While memory is scarce, a client that holds more than this must do as much in every such span.
-constexpr size_t kScarceHeldMax = 1024 * 1024;
-constexpr uint64_t kScarceRateMin = 1024 * 1024;
-constexpr Duration kScarceSpan = 10s;
 
 Error NoRoom(std::string_view what) {
   return Error{Code::kProtocol, Concat(what, ": ", Describe(Reply::Why::kNoRoom))};
@@ -51,11 +46,8 @@ ClientConnection::ClientConnection(ServerLoop& server, ClientId id, StreamPtr st
       id_(id),
       stream_(std::move(stream)),
       opened_at_(server.loop_.Now()),
-      taking_{opened_at_},
-      sending_{opened_at_},
-      finishing_{opened_at_},
-      taking_hurriedly_{opened_at_},
-      sending_hurriedly_{opened_at_},
+      pace_(opened_at_),
+      added_by_all_(server.store_.AddedBy(stream_->use().from)),
       charge_(server.store_.account()) {}
 
 ClientConnection::~ClientConnection() { Abandon(); }
@@ -96,59 +88,23 @@ bool ClientConnection::HasDeadline() const {
          !input_.empty();
 }
 
-bool ClientConnection::Pace::IsBehind(bool in_debt, uint64_t now_bytes, uint64_t least,
-                                      Duration span, Instant now, Instant watched_since) {
-  if (since < watched_since) *this = {now, now_bytes};
-  if (in_debt && now - since < span) return false;
-  const bool is_behind = in_debt && now_bytes - bytes < least;
-  if (!is_behind) *this = {now, now_bytes};
-  return is_behind;
-}
-
 std::string ClientConnection::FindOverdue(Instant now, Instant watched_since) {
   const ServerLoopOptions& options = server_.options_;
   if (!is_validated_ && now - opened_at_ >= options.handshake_max) {
     return "no VALIDATE within the handshake time";
   }
   Account();
-  const auto is_slow = [&](Pace& pace, bool in_debt, uint64_t bytes, uint64_t rate, Duration span) {
-    const double least = static_cast<double>(rate) * std::chrono::duration<double>(span).count();
-    return pace.IsBehind(in_debt, bytes, std::max<uint64_t>(static_cast<uint64_t>(least), 1), span,
-                         now, watched_since);
-  };
-  const Duration span = options.stall_max;
-  const Duration short_span = std::min(span, kScarceSpan);
-  const uint64_t high_rate = std::max(options.rate_min, kScarceRateMin);
-  const bool is_scarce = server_.store_.account().IsScarce();
-
-  const uint64_t taken = stream_->taken_bytes();
-  const size_t unread = stream_->queued_bytes() + outgoing_.unsent();
-  const bool has_replies = stream_->queued_bytes() > 0 || !outgoing_.empty();
-  if (is_slow(taking_, has_replies, taken, options.rate_min, span)) {
-    return Concat("takes less than ", HumanBytes(options.rate_min),
-                  " a second of the replies queued for it");
-  }
-  const bool hogs_replies = is_scarce && unread > kScarceHeldMax;
-  if (is_slow(taking_hurriedly_, hogs_replies, taken, high_rate, short_span)) {
-    return Concat("takes less than ", HumanBytes(high_rate),
-                  " a second of the replies queued for it, while memory is scarce");
-  }
-  const size_t held = input_.capacity() + (long_ ? long_->bytes() : 0);
-  const bool has_begun = !is_blocked_ && (!input_.empty() || long_);
-  const bool is_large = has_begun && held > kUnhurriedRequestBytes;
-  if (is_slow(sending_, is_large, received_, options.rate_min, span)) {
-    return Concat("sends less than ", HumanBytes(options.rate_min),
-                  " a second of the request that it has begun");
-  }
-  const bool hogs_requests = is_scarce && has_begun && held > kScarceHeldMax;
-  if (is_slow(sending_hurriedly_, hogs_requests, received_, high_rate, short_span)) {
-    return Concat("sends less than ", HumanBytes(high_rate),
-                  " a second of the request that it has begun, while memory is scarce");
-  }
-  // A small request may come at any rate, but not for ever.
-  if (finishing_.IsBehind(has_begun && !is_large, finished_, 1, span, now, watched_since))
-    return "has not finished a request that it has begun";
-  return "";
+  return pace_.FindSlowness({.has_replies = stream_->queued_bytes() > 0 || !outgoing_.empty(),
+                             .reply_bytes = stream_->queued_bytes() + outgoing_.unsent(),
+                             .has_request = !is_blocked_ && (!input_.empty() || long_),
+                             .held = input_.capacity() + (long_ ? long_->bytes() : 0),
+                             .taken = stream_->taken_bytes(),
+                             .received = received_,
+                             .finished = finished_},
+                            {.span = options.stall_max,
+                             .rate_min = options.rate_min,
+                             .is_memory_scarce = server_.store_.account().IsScarce()},
+                            now, watched_since);
 }
 
 // --- Bytes in
@@ -255,7 +211,7 @@ Result<size_t> ClientConnection::Consume(std::string_view bytes) {
     }
     MUSTER_CHECK_OK(FillBatch(bytes, done));
     if (!server_.workspace_.batch.empty()) {
-      MUSTER_TRY(done, RunBatch());
+      MUSTER_TRY(done, RunBatch(done));
     } else if (LongRequest::IsLong(bytes.substr(done), server_.options_.request)) {
       BeginLong(static_cast<Op>(bytes[done]));
     } else {
@@ -334,19 +290,20 @@ bool ClientConnection::WritesOwnedDocument(const Request& request) const {
   }
 }
 
-Result<size_t> ClientConnection::RunBatch() {
+Result<size_t> ClientConnection::RunBatch(size_t at) {
   Workspace& work = server_.workspace_;
   const Instant now = server_.loop_.Now();
   const Reply stop_waiting = Reply::Of(Reply::Kind::kStopWaiting);
   work.replies.clear();
   work.reply_pieces.clear();
-  size_t done = 0;
+  size_t done = at;
   size_t piece_bytes = 0;
   Reply::Why refused = Reply::Why::kNothing;
   bool is_long = false;
   bool mixes_backends = false;
   Op op = Op::kPing;
-  std::optional<MemoryAccount::Client> counts(std::in_place, server_.store_.account(), added_);
+  std::optional<MemoryAccount::Client> counts(std::in_place, server_.store_.account(), added_,
+                                              added_by_all_.get());
   if (work.has_large_value) MakePieces();
 
   SharedStore::Turn turn(server_.store_, server_.index_);
@@ -358,7 +315,7 @@ Result<size_t> ClientConnection::RunBatch() {
     mixes_backends = WritesOwnedDocument(request);
     if (mixes_backends) break;
     is_long = turn.IsLong(request);
-    if (is_long) done = end;
+    if (is_long && op == Op::kListKeys) done = end;
     if (is_long) break;
     bool wait_ended = false;
     const Reply reply = turn.Step(id_, request, now, &wait_ended);
@@ -378,7 +335,7 @@ Result<size_t> ClientConnection::RunBatch() {
 
   work.given.clear();
   counts.reset();
-  if (done > 0) ++finished_;
+  if (done > at) ++finished_;
   if (done != work.batch.back().end) scanner_.Reset();  // it had looked further than we came
   Send(work.replies, work.reply_pieces);
   Account();
@@ -389,7 +346,8 @@ Result<size_t> ClientConnection::RunBatch() {
   }
   if (is_long) {
     BeginLong(op);
-    RunLongLater();
+    // The keys of a MULTI_GET are still to be taken over.
+    if (op == Op::kListKeys) RunLongLater();
   }
   return done;
 }
@@ -403,7 +361,7 @@ void ClientConnection::BeginLong(Op op) {
 }
 
 Result<size_t> ClientConnection::ReadLong(std::string_view bytes) {
-  const MemoryAccount::Client counts(server_.store_.account(), added_);
+  const MemoryAccount::Client counts(server_.store_.account(), added_, added_by_all_.get());
   auto& pairs = server_.workspace_.pairs;
   MUSTER_TRY(const size_t read, long_->Read(bytes, pairs));
   const auto is_owned = [this](const auto& pair) {
@@ -429,7 +387,8 @@ void ClientConnection::ContinueLater() {
 
 Result<bool> ClientConnection::AdvanceLong() {
   bool wait_ended = false;
-  std::optional<MemoryAccount::Client> counts(std::in_place, server_.store_.account(), added_);
+  std::optional<MemoryAccount::Client> counts(std::in_place, server_.store_.account(), added_,
+                                              added_by_all_.get());
   SharedStore::Turn turn(server_.store_, server_.index_);
   const bool arrived = turn.TakeArrived(id_);
   const bool done = long_->Advance(turn, server_.loop_.Now(), &wait_ended);
@@ -441,7 +400,7 @@ Result<bool> ClientConnection::AdvanceLong() {
   server_.Deliver(local);
   if (!done) return false;
   MUSTER_CHECK_OK(long_->TakeReply(outgoing_));
-  counts.emplace(server_.store_.account(), added_);
+  counts.emplace(server_.store_.account(), added_, added_by_all_.get());
   long_.reset();
   counts.reset();
   ++finished_;
@@ -461,81 +420,11 @@ void ClientConnection::Continue() {
   UnblockIfFree();
 }
 
-// --- Sessions
-
-Result<size_t> ClientConnection::RunSession(std::string_view bytes) {
-  using Kind = wire::SessionRequest::Kind;
-  MUSTER_TRY(const size_t size, wire::SessionFrameSize(bytes));
-  if (size == 0 || bytes.size() < size) return size_t{0};
-  MUSTER_TRY(wire::SessionRequest request, wire::ReadSessionRequest(bytes.substr(0, size)));
-  if (request.kind == Kind::kStatus) {
-    MUSTER_CHECK_OK(SendStatus(request));
-  } else if (request.kind == Kind::kOpen) {
-    MUSTER_CHECK_OK(OpenSession(request));
-  } else {
-    server_.Deliver(server_.sessions_.Handle(server_.index_, id_, request));
-  }
-  ++finished_;
-  // One segment of the network can hold thousands of requests, and each may concern all members of
-  // a run: others have their turn after each.
-  if (request.kind != Kind::kKeepAlive) ContinueLater();
-  return size;
-}
-
-Status ClientConnection::SendStatus(const wire::SessionRequest& request) {
-  std::string status;
-  const SessionHub::StatusPage page = server_.sessions_.Status(request);
-  wire::AppendStatus(status, page.runs, page.more);
-  if (status.size() > server_.store_.ReplyRoom()) {
-    return Error{Code::kProtocol, Concat("a status of ", HumanBytes(status.size()),
-                                         ", more than one reply may have")};
-  }
-  stream_->WriteLarge(status);
-  Account();
-  return Ok();
-}
-
-bool ClientConnection::HasDocumentInUse(const std::string& document) const {
-  if (!server_.store_.Contains(document)) return false;
-  const std::optional<std::string> value = server_.store_.PeekUpTo(document, kDocumentBytesRead);
-  return !value || IsDocumentInUse(*value);
-}
-
-Status ClientConnection::OpenSession(wire::SessionRequest& request) {
-  if (has_session_) return Error{Code::kProtocol, "a second session on one connection"};
-  const std::string document = DocumentKey(request.hello.run_id);
-  if (const auto refusal = RefusalOf(request, HasDocumentInUse(document))) {
-    SendPush(*refusal);
-    return Ok();
-  }
-  has_session_ = true;
-  // A node has the address that it comes from, unless it gives another one.
-  const Result<Endpoint> from = ParseHostPort(stream_->peer());
-  Hello& hello = request.hello;
-  if (hello.node.addr.empty() && from) hello.node.addr = from->host;
-  if (const Result<Endpoint> to = ParseHostPort(stream_->local())) hello.server_addr = to->host;
-  server_.Deliver(server_.sessions_.Handle(server_.index_, id_, request));
-  server_.WatchSessions();
-  // Again: the document may have been written before the session was registered.
-  if (const auto refusal = RefusalOf(request, HasDocumentInUse(document))) {
-    SendPush(*refusal);
-    return Error{Code::kProtocol, refusal->why};
-  }
-  return Ok();
-}
-
-void ClientConnection::SendPush(const Push& push) {
-  std::string frame;
-  wire::AppendSessionFrame(frame, push);
-  Send(frame);
-  Account();
-}
+// --- Bytes out
 
 bool ClientConnection::HasTooMuchQueued() const {
   return stream_->queued_bytes() + outgoing_.bytes() > server_.options_.queued_reply_bytes_max;
 }
-
-// --- Bytes out
 
 void ClientConnection::SendStopWaiting() {
   std::string reply;

@@ -11,6 +11,7 @@
 #include "base/memory_account.h"
 #include "os/ports/transport.h"
 #include "rendezvous/wire/session_codec.h"
+#include "server/client_pace.h"
 #include "server/long_request.h"
 #include "server/reply_segments.h"
 #include "server/server_loop.h"
@@ -43,7 +44,7 @@ class ClientConnection final : public StreamHandler {
   /// Why the client has missed such a deadline; "" if it has not. To be called again and again
   /// while there is one; `watched_since` is when that began.
   std::string FindOverdue(Instant now, Instant watched_since);
-  /// Goes on with a long request, or with what is to be sent. May destroy this.
+  /// Continues a long request, or sends what waits. May destroy this.
   void Continue();
   /// Takes back what a long request has prepared; before the connection ends.
   void Abandon();
@@ -54,17 +55,6 @@ class ClientConnection final : public StreamHandler {
 
  private:
   using Workspace = ServerLoop::Workspace;
-
-  /// How fast a client sends or takes bytes: their number at the beginning of a span of time.
-  struct Pace {
-    Instant since;
-    uint64_t bytes = 0;
-
-    /// Whether the client owed something for all of the span, and did less than `least`. A span
-    /// that is over, and a moment in which it owes nothing, begin the next one.
-    bool IsBehind(bool in_debt, uint64_t now_bytes, uint64_t least, Duration span, Instant now,
-                  Instant watched_since);
-  };
 
   /// Executes the complete requests in `bytes`. Returns how many bytes are done with, or why the
   /// connection must end. Stops early while too many replies are queued.
@@ -82,8 +72,9 @@ class ClientConnection final : public StreamHandler {
   void MakePieces();
   /// Whether the request would write the document of a run that has sessions.
   bool WritesOwnedDocument(const Request& request) const;
-  /// Executes the batch and sends the replies. Returns the offset behind the last executed request.
-  Result<size_t> RunBatch();
+  /// Executes the batch, which begins at this offset, and sends the replies. Returns the offset
+  /// behind the last executed request.
+  Result<size_t> RunBatch(size_t at);
 
   void BeginLong(Op op);
   /// Takes over what has come of the long request. Returns how many bytes are done with.
@@ -131,12 +122,9 @@ class ClientConnection final : public StreamHandler {
   Instant opened_at_;
   uint64_t received_ = 0;
   uint64_t finished_ = 0;  // counts steps in which requests were executed
-  Pace taking_;            // of its replies
-  Pace sending_;           // of its request
-  Pace finishing_;         // of requests
-  Pace taking_hurriedly_;  // the same as the first two, while memory is scarce
-  Pace sending_hurriedly_;
-  int64_t added_ = 0;  // by its requests to what is stored, in bytes
+  ClientPace pace_;
+  int64_t added_ = 0;                           // by its requests to what is stored, in bytes
+  const SharedStore::AddedBytes added_by_all_;  // of its address
   Charge charge_;
 };
 

@@ -46,7 +46,7 @@ class LongRequest {
   bool Advance(SharedStore::Turn& turn, Instant now, bool* wait_ended);
   /// Takes over what the last step answered with; outside the turn.
   void KeepReplies();
-  /// After the last step: moves the reply to `out`, or says why the request is refused.
+  /// After the last step: moves the reply to `out`, or returns why the request is refused.
   Status TakeReply(ReplySegments& out);
   /// Takes back what was prepared, in short steps. True: there is more to take back.
   bool Abandon(SharedStore::Turn& turn) { return turn.Abandon(step_); }

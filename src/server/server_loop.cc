@@ -46,7 +46,7 @@ ServerLoop::ServerLoop(Loop& loop, SharedStore& store, SessionHub& sessions, siz
 
 ServerLoop::~ServerLoop() { MUSTER_ASSERT(loop_.IsCurrent()); }
 
-void ServerLoop::Adopt(StreamPtr stream) {
+void ServerLoop::Serve(StreamPtr stream) {
   const ClientId id = SharedStore::MakeClientId(index_, ++connections_made_);
   auto connection = std::make_unique<ClientConnection>(*this, id, std::move(stream));
   ClientConnection& started = *connection;
@@ -56,14 +56,14 @@ void ServerLoop::Adopt(StreamPtr stream) {
 }
 
 void ServerLoop::ContinueLater(ClientId id) {
-  loop_.Post([this, id, alive = std::weak_ptr(alive_)] {
-    if (alive.expired()) return;
+  loop_.Post(lifetime_.Guard([this, id] {
     const auto found = connections_.find(id);
     if (found != connections_.end()) found->second->Continue();
-  });
+  }));
 }
 
 void ServerLoop::Collect() {
+  KeepTicking();  // something may be left to Expire()
   SharedStore::Turn turn(store_, index_);
   Deliver(turn.Finish());
 }
@@ -206,10 +206,7 @@ void ServerLoop::Expire() {
   SharedStore::Turn turn(store_, index_);
   const bool more = turn.Expire(loop_.Now());
   Deliver(turn.Finish());
-  if (!more) return;
-  loop_.Post([this, alive = std::weak_ptr(alive_)] {
-    if (!alive.expired()) Expire();
-  });
+  if (more) loop_.Post(lifetime_.Guard([this] { Expire(); }));
 }
 
 void ServerLoop::Log(LogLevel level, const std::string& line) {

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/lifetime.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/time.h"
@@ -51,7 +52,7 @@ class ServerLoop {
   ServerLoop& operator=(const ServerLoop&) = delete;
 
   /// Serves a new connection until it ends.
-  void Adopt(StreamPtr stream);
+  void Serve(StreamPtr stream);
 
   /// Delivers what other loops decided for connections of this one.
   void Collect();
@@ -129,7 +130,7 @@ class ServerLoop {
   Instant ticking_since_{};
   std::unique_ptr<Timer> session_tick_;
   std::vector<std::pair<SessionId, std::string>> ended_;
-  std::shared_ptr<const bool> alive_ = std::make_shared<const bool>(true);
+  Lifetime lifetime_;
   Instant log_second_{};  // the budgets are of the second that began then
   int warnings_ = 0;
   int details_ = 0;

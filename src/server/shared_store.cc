@@ -23,21 +23,28 @@ SharedStore::SharedStore(const StoreMachineOptions& options, uint64_t store_byte
       machine_(CountedIn(options, account_)),
       mailboxes_(loops) {}
 
+SharedStore::AddedBytes SharedStore::AddedBy(const PeerGroup& address) {
+  const std::lock_guard lock(added_mutex_);
+  if (added_by_.size() >= addresses_swept_at_) {
+    std::erase_if(added_by_, [](const auto& known) {
+      return known.second.use_count() == 1 && *known.second <= 0;
+    });
+    addresses_swept_at_ = std::max<size_t>(1024, 2 * added_by_.size());
+  }
+  if (const auto known = added_by_.find(address); known != added_by_.end()) return known->second;
+  const bool is_full = added_by_.size() >= kAddressesMax;
+  if (is_full) return added_by_.begin()->second;  // they share one
+  return added_by_.emplace(address, std::make_shared<std::atomic<int64_t>>(0)).first->second;
+}
+
 uint64_t SharedStore::ReplyRoom() const {
   return std::min(reply_bytes_max_, std::max(account_.Room(), kSmallReplyBytes));
 }
 
-std::string SharedStore::Peek(std::string_view key) {
+std::optional<std::string> SharedStore::Peek(std::string_view key, size_t bytes_max) {
   const std::lock_guard lock(mutex_);
   Released none;
   const Reply reply = machine_.Step({}, {.op = Op::kGet, .key = key}, {}, none);
-  return std::string(reply.value);
-}
-
-std::optional<std::string> SharedStore::PeekUpTo(std::string_view key, size_t bytes_max) {
-  const std::lock_guard lock(mutex_);
-  Released nobody;
-  const Reply reply = machine_.Step({}, {.op = Op::kGet, .key = key}, {}, nobody);
   if (reply.value.size() > bytes_max) return std::nullopt;
   return std::string(reply.value);
 }
@@ -61,14 +68,17 @@ void SharedStore::OpenScope(std::string_view scope) {
 
 void SharedStore::DropScope(std::string_view scope) {
   bool more = true;
-  while (more) {
+  for (int pieces = 1; more; ++pieces) {
     std::unique_lock lock(mutex_);
     const Instant began = clock_ ? clock_() : Instant{};
     more = machine_.DropScope(scope, kKeysPerPiece);
+    const bool is_enough = more && pieces == kPiecesDroppedAtOnce;
+    if (is_enough) machine_.ExpireScope(scope);
     Garbage garbage = machine_.TakeGarbage();
     if (clock_) longest_turn_ = std::max(longest_turn_, clock_() - began);
     lock.unlock();
     Destroy(std::move(garbage), 0);
+    if (is_enough) return wake_(0);
   }
 }
 

@@ -12,6 +12,7 @@
 #include <exception>
 #include <functional>
 #include <list>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -23,6 +24,7 @@
 #include "base/memory_account.h"
 #include "base/spinning_mutex.h"
 #include "base/time.h"
+#include "os/ports/transport.h"
 #include "store/core/long_step.h"
 #include "store/core/machine.h"
 
@@ -41,19 +43,24 @@ class SharedStore {
   const KeyHasher& hasher() const { return hasher_; }
   uint64_t reply_bytes_max() const { return reply_bytes_max_; }
 
+  /// What clients of this address have added to the account, net; for MemoryAccount::Client. Any
+  /// thread.
+  using AddedBytes = std::shared_ptr<std::atomic<int64_t>>;
+  AddedBytes AddedBy(const PeerGroup& address);
+
   /// How many bytes one reply may have now.
   uint64_t ReplyRoom() const;
 
-  /// The value of a key, as the wire names it; empty if there is none.
-  std::string Peek(std::string_view key);
+  /// The value of a key, as the wire names it; empty if there is none, nullopt if it has more than
+  /// so many bytes.
+  std::optional<std::string> Peek(std::string_view key, size_t bytes_max);
   bool Contains(std::string_view key);
-  /// The value of a key; nullopt if it has more than so many bytes.
-  std::optional<std::string> PeekUpTo(std::string_view key, size_t bytes_max);
   /// Whether Turn::Expire() has something to do, now or later.
   bool HasDeadlines();
 
-  /// Opens a scope of keys (store/core/scopes.h), and deletes one: all its keys are gone on return.
-  /// The lock is released between its steps. Any thread.
+  /// Opens a scope of keys (store/core/scopes.h), and deletes one: those of a usual round are gone
+  /// on return. Of one with very many keys most are left to Turn::Expire(), for which a loop is
+  /// woken: the calling loop has other clients. Any thread.
   void OpenScope(std::string_view scope);
   void DropScope(std::string_view scope);
 
@@ -98,6 +105,9 @@ class SharedStore {
     bool Abandon(LongStep& step) { return step.Abandon(store_.machine_, released_); }
     /// Whether the request is better taken in short steps.
     bool IsLong(const Request& request) const {
+      if (request.op == Op::kMultiGet && request.keys.size() > StoreMachine::kFewKeys) {
+        return store_.machine_.BytesCopiedFor(request) > StoreMachine::kBytesPerPiece;
+      }
       return request.op == Op::kListKeys && store_.machine_.Stats().keys > kKeysPerPiece;
     }
 
@@ -128,15 +138,21 @@ class SharedStore {
   static constexpr int kLoopShift = 48;
   /// About 2 ms for a loop that has other connections to serve.
   static constexpr size_t kDestroyedPerTurn = 16 << 20;
+  static constexpr int kPiecesDroppedAtOnce = 4;
 
   using Garbage = StoreMachine::Garbage;
   /// Destroys some of it, and the rest after the next turns. Without the lock.
   void Destroy(Garbage garbage, size_t loop);
   void DestroyMore(size_t loop);
 
+  static constexpr size_t kAddressesMax = 64 * 1024;
+
   const uint64_t reply_bytes_max_;
   const KeyHasher hasher_;
   MemoryAccount account_;
+  std::mutex added_mutex_;
+  std::map<PeerGroup, AddedBytes> added_by_;  // guarded by added_mutex_
+  size_t addresses_swept_at_ = 1024;          // guarded by added_mutex_
   std::mutex garbage_mutex_;
   std::list<Garbage> garbage_;             // guarded by garbage_mutex_
   std::atomic<bool> has_garbage_ = false;  // it is not empty

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "base/limits.h"
+
 namespace muster {
 namespace {
 
@@ -90,6 +92,39 @@ TEST_F(SharedStoreGarbageTest, IsDestroyedInPortions) {
   }
   EXPECT_EQ(store_.account().used(), 0u);
   EXPECT_EQ(under_lock_, 0);
+}
+
+TEST(SharedStoreScopeTest, ALargeOneDoesNotKeepTheLoopThatDropsIt) {
+  constexpr size_t kMany = 50 * kKeysPerPiece;
+  int woken = 0;
+  SharedStore store({}, uint64_t{1} << 30, 1, [&](size_t) { ++woken; });
+  store.OpenScope("/muster.run/g/0/");
+  const auto in_turn = [&](const auto& work) {
+    SharedStore::Turn turn(store, 0);
+    work(turn);
+    turn.Finish();
+  };
+  for (size_t i = 0; i < kMany; ++i) {
+    const std::string key = "/muster.run/g/0/" + std::to_string(i);
+    bool wait_ended = false;
+    in_turn([&](auto& turn) {
+      turn.Step(kClient, {.op = Op::kSet, .key = key}, Instant{}, &wait_ended);
+    });
+  }
+  store.DropScope("/muster.run/g/0/");
+  StoreMachineStats left;
+  in_turn([&](auto& turn) { left = turn.Stats(); });
+  EXPECT_GE(left.keys, kMany - 4 * kKeysPerPiece) << "all were deleted in one go";
+  EXPECT_EQ(woken, 1);
+  bool more = true;
+  for (size_t steps = 0; more; ++steps) {
+    ASSERT_LE(steps, kMany / kKeysPerPiece);
+    ASSERT_TRUE(store.HasDeadlines());
+    in_turn([&](auto& turn) { more = turn.Expire(Instant{}); });
+  }
+  in_turn([&](auto& turn) { left = turn.Stats(); });
+  EXPECT_EQ(left, StoreMachineStats{});
+  EXPECT_FALSE(store.HasDeadlines());
 }
 
 TEST_F(SharedStoreGarbageTest, ABatchEndsWhenThereIsMuch) {

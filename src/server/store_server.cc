@@ -34,9 +34,9 @@ LogSink ToSink(const StoreServerOptions& options) {
 }
 
 ListeningSocket BindOrThrow(const StoreServerOptions& options) {
-  Result<ListeningSocket> socket = options.listen_fd >= 0
-                                       ? ListeningSocket::Adopt(options.listen_fd, options.port)
-                                       : ListeningSocket::Bind(options.host, options.port);
+  Result<ListeningSocket> socket =
+      options.listen_fd >= 0 ? ListeningSocket::FromDescriptor(options.listen_fd, options.port)
+                             : ListeningSocket::Bind(options.host, options.port);
   if (socket) return std::move(*socket);
   if (socket.error().code == Code::kInvalid) throw StoreError(socket.error().message);
   throw NetworkError(Concat(
@@ -97,13 +97,14 @@ void StoreServerOptions::Validate() const {
                                        ", allowed: 0 (a quarter of the memory) or at least ",
                                        kStoreBytesLeast));
   }
-  positive(static_cast<uint64_t>(std::max<int64_t>(0, handshake_max.count())), "handshake_max",
-           kFrame);
-  positive(static_cast<uint64_t>(std::max<int64_t>(0, stall_max.count())), "stall_max", kFrame);
+  const auto positive_time = [&](std::chrono::milliseconds time, std::string_view name) {
+    positive(static_cast<uint64_t>(std::max<int64_t>(0, time.count())), name, kFrame);
+  };
+  positive_time(handshake_max, "handshake_max");
+  positive_time(stall_max, "stall_max");
   positive(runs_max, "runs_max", kFrame);
   positive(nodes_per_run_max, "nodes_per_run_max", kFrame);
-  positive(static_cast<uint64_t>(std::max<int64_t>(0, run_kept_max.count())), "run_kept_max",
-           kFrame);
+  positive_time(run_kept_max, "run_kept_max");
   if (threads < 0 || threads > 1024) {
     throw std::invalid_argument(
         Concat("StoreServerOptions::threads is ", threads, ", allowed: 0 (one per core) to 1024"));
@@ -180,11 +181,10 @@ struct StoreServer::Impl {
   // Round robin: all loops serve about as many connections.
   void HandOut(Listener::OpenSocket open) {
     const size_t loop = next_loop++ % threads.size();
-    threads[loop]->loop().Post([this, loop, open = std::move(open)] {
-      if (!server_loops[loop]) return;
+    PostTo(loop, [this, loop, open = std::move(open)](ServerLoop& server) {
       try {
         StreamPtr stream = open(threads[loop]->loop());
-        if (stream) server_loops[loop]->Adopt(std::move(stream));
+        if (stream) server.Serve(std::move(stream));
       } catch (const std::bad_alloc&) {
         // No memory for another connection: it is closed, the others stay.
       }
@@ -194,16 +194,21 @@ struct StoreServer::Impl {
   // Closes connections of one loop, then of the next one, until there are enough.
   void MakeRoom(size_t loop, size_t loops_left, PeerGroup from, size_t wanted, bool only_unused) {
     if (wanted == 0 || loops_left == 0) return;
-    threads[loop]->loop().Post([this, loop, loops_left, from, wanted, only_unused] {
-      if (!server_loops[loop]) return;
-      const size_t closed = server_loops[loop]->CloseLeastUsed(from, wanted, only_unused);
+    PostTo(loop, [this, loop, loops_left, from, wanted, only_unused](ServerLoop& server) {
+      const size_t closed = server.CloseLeastUsed(from, wanted, only_unused);
       MakeRoom((loop + 1) % threads.size(), loops_left - 1, from, wanted - closed, only_unused);
     });
   }
 
   void Wake(size_t loop, void (ServerLoop::*collect)()) {
-    threads[loop]->loop().Post([this, loop, collect] {
-      if (server_loops[loop]) (*server_loops[loop].*collect)();
+    PostTo(loop, [collect](ServerLoop& server) { (server.*collect)(); });
+  }
+
+  /// Runs `work` on a loop, unless the server has ended there.
+  template <typename Work>
+  void PostTo(size_t loop, Work work) {
+    threads[loop]->loop().Post([this, loop, work = std::move(work)] {
+      if (server_loops[loop]) work(*server_loops[loop]);
     });
   }
 

@@ -3,22 +3,20 @@
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
+#include <stop_token>
 #include <thread>
 #include <utility>
 
-#include "base/interruption.h"
 #include "base/text.h"
 #include "muster/store_server.h"
 #include "os/ports/system.h"
 #include "os/posix/entropy.h"
-#include "os/posix/host.h"
 #include "os/posix/posix_clock.h"
 #include "os/posix/posix_dialer.h"
 #include "os/posix/process.h"
 #include "os/uv/uv_connector.h"
 #include "os/uv/uv_loop.h"
-#include "store/periodic_timer.h"
-#include "store/socket_with_port.h"
+#include "store/free_socket.h"
 #include "store/throw.h"
 
 namespace muster {
@@ -27,53 +25,29 @@ namespace {
 
 class StdMonitor final : public Monitor {
  public:
-  explicit StdMonitor(const Clock& clock) : clock_(clock) {}
-
   void lock() override { mutex_.lock(); }
   void unlock() override { mutex_.unlock(); }
   void WaitUntil(Instant until) override {
     std::unique_lock lock(mutex_, std::adopt_lock);
-    if (CanBeInterrupted()) {
-      const Instant now = clock_.Now();
-      if (IsCheckDue(now)) {
-        lock.unlock();
-        CheckInterruption(now);
-        lock.lock();
-        until = now;  // the condition may have become true meanwhile
-      }
-      until = UntilNextCheck(until);
-    }
-    if (until == Instant::Never()) {
-      news_.wait(lock);
-    } else if (const Duration left = until - clock_.Now(); left > 0s) {
-      news_.wait_for(lock, left);
-    }
+    WaitOn(news_, lock, until);
     lock.release();  // the caller's again
   }
   void NotifyAll() override { news_.notify_all(); }
 
  private:
-  const Clock& clock_;
   std::mutex mutex_;
   std::condition_variable news_;
 };
 
 class UvLoopThread final : public LoopThread {
  public:
-  UvLoopThread() : thread_(ValueOrThrow(UvThread::Open())) {
-    thread_->RunAndWait([this] { connector_ = std::make_unique<UvConnector>(thread_->loop()); });
-  }
-  ~UvLoopThread() override {
-    thread_->RunAndWait([this] { connector_.reset(); });
-  }
-
   Loop& loop() override { return thread_->loop(); }
-  Connector& connector() override { return *connector_; }
+  Connector& connector() override { return connector_; }
   void RunAndWait(const std::function<void()>& work) override { thread_->RunAndWait(work); }
 
  private:
-  std::unique_ptr<UvThread> thread_;
-  std::unique_ptr<UvConnector> connector_;  // on the loop's thread only
+  const std::unique_ptr<UvThread> thread_ = ValueOrThrow(UvThread::Open());
+  UvConnector connector_{thread_->loop()};
 };
 
 class BoundPort final : public ReservedPort {
@@ -90,40 +64,62 @@ class BoundPort final : public ReservedPort {
     if (socket_.fd() < 0) return;
     server_.reset();
     server_ = std::make_unique<StoreServer>(
-        StoreServerOptions{.listen_fd = ValueOrThrow(DuplicateDescriptor(socket_.fd())),
+        StoreServerOptions{.listen_fd = ValueOrThrow(socket_.Duplicate()),
                            .threads = static_cast<int>(std::min(
                                kLoopsMax, std::max(1u, std::thread::hardware_concurrency()))),
                            .descriptor_reserve = kReserve});
   }
   void Free() override {
     server_.reset();
-    if (socket_.fd() >= 0) CloseSocket(socket_.Release());
+    socket_.Close();
   }
 
  private:
-  SocketWithPort socket_;
+  ListeningSocket socket_ = FreeSocket();
   std::unique_ptr<StoreServer> server_;
 };
 
 class StdThread final : public Thread {
  public:
   explicit StdThread(std::function<void()> body) : thread_(std::move(body)) {}
-  ~StdThread() override { thread_.join(); }
 
  private:
-  std::thread thread_;
+  std::jthread thread_;
 };
 
 class PeriodicCall final : public Timer {
  public:
   PeriodicCall(std::string name, std::chrono::milliseconds period, std::function<void()> tick)
-      : timer_(period, std::move(tick)) {
-    timer_.SetName(std::move(name));
-    timer_.Start();
-  }
+      : name_(std::move(name)),
+        period_(std::min(period, kPeriodMax)),
+        tick_(std::move(tick)),
+        thread_([this](const std::stop_token& stop) { Run(stop); }) {}
 
  private:
-  PeriodicTimer timer_;
+  // A longer period would overflow the clock.
+  static constexpr std::chrono::milliseconds kPeriodMax = std::chrono::hours(24 * 365);
+
+  void Run(const std::stop_token& stop) {
+    NameThisThread(name_);
+    std::mutex mutex;
+    std::condition_variable_any never;
+    while (true) {
+      std::unique_lock lock(mutex);
+      never.wait_for(lock, stop, period_, [] { return false; });
+      if (stop.stop_requested()) return;
+      try {
+        tick_();
+      } catch (...) {
+        // A heartbeat that stops after one failure is worse than one that misses a beat. The
+        // function can catch its failures.
+      }
+    }
+  }
+
+  const std::string name_;
+  const std::chrono::milliseconds period_;
+  const std::function<void()> tick_;
+  std::jthread thread_;
 };
 
 class RealProcess final : public System {
@@ -136,7 +132,7 @@ class RealProcess final : public System {
   int64_t NextNodeId() override { return nodes_++; }
   uint64_t Seed() override { return RandomFromKernel(); }
 
-  std::unique_ptr<Monitor> MakeMonitor() override { return std::make_unique<StdMonitor>(clock_); }
+  std::unique_ptr<Monitor> MakeMonitor() override { return std::make_unique<StdMonitor>(); }
   std::unique_ptr<Timer> CallEvery(std::string name, std::chrono::milliseconds period,
                                    std::function<void()> tick) override {
     return std::make_unique<PeriodicCall>(std::move(name), period, std::move(tick));

@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "base/trim.h"
 #include "os/posix/host.h"
-#include "store/socket_with_port.h"
+#include "store/free_socket.h"
 
 namespace muster {
 
@@ -36,28 +36,17 @@ std::string_view WithoutBrackets(std::string_view host) {
 
 }  // namespace
 
-SocketWithPort::SocketWithPort() {
-  const Result<PortSocket> socket = ListenOnFreePort();
-  if (!socket) {
-    throw std::runtime_error(Concat("no free port: the system gives none away (",
-                                    socket.error().message,
-                                    "); close connections or widen net.ipv4.ip_local_port_range"));
-  }
-  fd_ = socket->fd;
-  port_ = socket->port;
+ListeningSocket FreeSocket(int attempts) {
+  Result<ListeningSocket> socket = ListeningSocket::OnFreePort();
+  while (!socket && --attempts > 0) socket = ListeningSocket::OnFreePort();
+  if (socket) return std::move(*socket);
+  throw std::runtime_error(Concat("no free port: the system gives none away (",
+                                  socket.error().message,
+                                  "); close connections or widen net.ipv4.ip_local_port_range"));
 }
 
-SocketWithPort::~SocketWithPort() {
-  if (fd_ >= 0) CloseSocket(fd_);
-}
-
-SocketWithPort::SocketWithPort(SocketWithPort&& other) noexcept
-    : fd_(other.Release()), port_(other.port_) {}
-
-int SocketWithPort::Release() { return std::exchange(fd_, -1); }
-
-int ListenOnAFreePort() { return SocketWithPort().Release(); }
-uint16_t FreePort() { return SocketWithPort().port(); }
+int ListenOnAFreePort() { return FreeSocket().Release(); }
+uint16_t FreePort() { return FreeSocket().port(); }
 
 HostAndPort ParseRendezvousEndpoint(std::string_view endpoint, int default_port) {
   const std::string_view text = Trim(endpoint);
@@ -72,19 +61,18 @@ HostAndPort ParseRendezvousEndpoint(std::string_view endpoint, int default_port)
     const std::string_view digits = text.substr(colon + 1);
     const std::optional<int> parsed = TryParsePort(digits);
     if (!parsed || *parsed > kPortMax) {
-      throw std::invalid_argument(Concat("rendezvous endpoint '", Printable(endpoint),
-                                         "': the port must be an integer between 0 and ", kPortMax,
-                                         " in at most five digits, but it is '", Printable(digits),
-                                         "'; write host:port, or [address]:port for IPv6"));
+      throw std::invalid_argument(Concat(
+          "The port number of the rendezvous endpoint '", Printable(endpoint),
+          "' must be an integer between 0 and ", kPortMax, " in at most five digits, but it is '",
+          Printable(digits), "'; write host:port, or [address]:port for IPv6"));
     }
     port = *parsed;
   }
   if (!IsHost(host)) {
-    throw std::invalid_argument(
-        Concat("rendezvous endpoint '", Printable(endpoint),
-               "': the host must be a dot-separated list of labels or an IP address, but it is '",
-               Printable(host),
-               "'; write host:port, or [address]:port for IPv6, without a scheme or a path"));
+    throw std::invalid_argument(Concat(
+        "The hostname of the rendezvous endpoint '", Printable(endpoint),
+        "' must be a dot-separated list of labels or an IP address, but it is '", Printable(host),
+        "'; write host:port, or [address]:port for IPv6, without a scheme or a path"));
   }
   return {.host = std::string(host), .port = port};
 }

@@ -1,9 +1,8 @@
 // Operations that all stores share.
 #include "muster/store.h"
 
-#include <stdexcept>
-
 #include "base/text.h"
+#include "store/throw.h"
 
 namespace muster {
 
@@ -16,10 +15,7 @@ std::vector<std::string> Store::MultiGet(const std::vector<std::string>& keys) {
 }
 
 void Store::MultiSet(const std::vector<std::string>& keys, const std::vector<std::string>& values) {
-  if (keys.size() != values.size()) {
-    throw std::invalid_argument(Concat("multiSet keys and values vectors must be of same size: ",
-                                       keys.size(), " keys, ", values.size(), " values"));
-  }
+  RequireValueForEach(keys, values);
   for (size_t i = 0; i < keys.size(); ++i) Set(keys[i], values[i]);
 }
 

@@ -7,8 +7,8 @@
 #include "base/text.h"
 #include "muster/network.h"
 #include "os/posix/posix_clock.h"
+#include "store/free_socket.h"
 #include "store/scoped_store_timeout.h"
-#include "store/socket_with_port.h"
 
 namespace muster {
 
@@ -248,21 +248,6 @@ std::vector<std::string> Synchronize(Store& store, std::string_view data, int64_
   return GetAll(store, rank, prefix, world_size);
 }
 
-namespace {
-
-SocketWithPort ChoosePort(int attempts) {
-  for (int attempt = 1; attempt < attempts; ++attempt) {
-    try {
-      return SocketWithPort();
-    } catch (const std::runtime_error&) {
-      // A port may become free at any moment.
-    }
-  }
-  return SocketWithPort();
-}
-
-}  // namespace
-
 std::shared_ptr<TcpStore> CreateTcpStore(const CreateTcpStoreOptions& options) {
   CheckMember("CreateTcpStore", std::nullopt, options.world_size);
   if (!options.port && options.world_size > 1) {
@@ -282,7 +267,7 @@ std::shared_ptr<TcpStore> CreateTcpStore(const CreateTcpStoreOptions& options) {
   if (!options.port) {
     // The server gets the socket itself: no other process can take the port in between, so that
     // only the search is repeated.
-    SocketWithPort socket = ChoosePort(options.retries);
+    ListeningSocket socket = FreeSocket(options.retries);
     tcp.port = socket.port();
     tcp.server.listen_fd = socket.Release();
   }

@@ -9,6 +9,8 @@
 #include "base/text.h"
 #include "os/ports/system.h"
 #include "store/client/store_client.h"
+#include "store/store_backend.h"
+#include "store/tcp_store_on.h"
 #include "store/throw.h"
 
 namespace muster {
@@ -39,37 +41,16 @@ std::shared_ptr<StoreServer> StartServer(const std::string& host, const TcpStore
   }
 }
 
-}  // namespace
-
-void TcpStoreOptions::Validate() const {
-  if (world_size && *world_size == 0)
-    throw std::invalid_argument("TCPStore world size cannot be 0");
-  if (cancel_grace.count() <= 0) {
-    throw std::invalid_argument(Concat("TcpStoreOptions::cancel_grace is ", cancel_grace.count(),
-                                       " ms: a server needs some time to answer"));
+struct TcpBackend final : StoreBackend {
+  TcpBackend(System& system, std::string where, const TcpStoreOptions& given)
+      : environment(system), host(std::move(where)), options(given) {}
+  Result<Answer> Execute(const Request& request, Timeout timeout) override {
+    const auto lock = LockUnlessInterrupted(mutex, "TcpStore");
+    return client->Execute(request, timeout);
   }
-  if (!is_server && port == 0) {
-    throw std::invalid_argument(
-        "TcpStoreOptions::port is 0: only a server may leave it to the kernel");
-  }
-}
-
-struct TcpStore::Impl {
-  explicit Impl(System& system) : environment(system) {}
-  static std::unique_ptr<Impl> Open(std::string host, const TcpStoreOptions& options,
-                                    System& system);
-
-  System& environment;
-  std::string host{};
-  TcpStoreOptions options{};
-  std::shared_ptr<StoreServer> server{};  // null for a pure client
-  std::unique_ptr<StoreClient> client{};
-  mutable std::mutex mutex{};          // one call at a time on the client
-  mutable std::mutex timeout_mutex{};  // apart: SetTimeout must not wait for a blocked Get
-  milliseconds timeout{};
+  bool Supports(Op) const override { return true; }
 
   void Connect() {
-    timeout = options.timeout;
     // A remote server whose limit for values was raised has a higher limit for requests, too, which
     // is unknown here.
     const bool raised = !options.is_server && options.value_bytes_max > kValueBytesMax;
@@ -85,160 +66,72 @@ struct TcpStore::Impl {
                                           {host, options.port}, client_options, options.timeout));
   }
 
-  milliseconds Timeout() const {
-    const std::lock_guard lock(timeout_mutex);
-    return timeout;
-  }
-
-  /// Runs `call(client, timeout)` alone on the connection and returns its value, or throws.
-  template <typename Call>
-  auto Run(const Call& call) {
-    const milliseconds limit = Timeout();
-    const auto lock = LockUnlessInterrupted(mutex, "TcpStore");
-    return ValueOrThrow(call(*client, limit));
-  }
+  System& environment;
+  const std::string host;
+  TcpStoreOptions options;
+  std::shared_ptr<StoreServer> server;  // null for a pure client
+  std::mutex mutex;                     // one call at a time on the client
+  std::unique_ptr<StoreClient> client;
 };
 
+std::unique_ptr<TcpBackend> Open(std::string host, const TcpStoreOptions& options, System& system) {
+  options.Validate();
+  auto store = std::make_unique<TcpBackend>(system, std::move(host), options);
+  if (options.is_server) {
+    store->server = StartServer(store->host, options);
+    if (store->server) store->options.port = store->server->port();
+  }
+  store->Connect();
+  const int world_size = options.world_size.value_or(-1);
+  if (options.wait_for_workers && world_size > 0) {
+    OkOrThrow(store->client->Join(world_size, store->server != nullptr, options.timeout));
+  }
+  return store;
+}
+
+}  // namespace
+
+void TcpStoreOptions::Validate() const {
+  if (world_size && *world_size == 0)
+    throw std::invalid_argument("TCPStore world size cannot be 0");
+  if (cancel_grace.count() <= 0) {
+    throw std::invalid_argument(Concat("TcpStoreOptions::cancel_grace is ", cancel_grace.count(),
+                                       " ms: a server needs some time to answer"));
+  }
+  if (!is_server && port == 0) {
+    throw std::invalid_argument(
+        "TcpStoreOptions::port is 0: only a server may leave it to the kernel");
+  }
+}
+
 TcpStore::TcpStore(std::string host, const TcpStoreOptions& options)
-    : impl_(Impl::Open(std::move(host), options, ThisProcess())) {}
+    : TcpStore(Open(std::move(host), options, ThisProcess())) {}
 
 std::shared_ptr<TcpStore> OpenTcpStore(std::string host, const TcpStoreOptions& options,
                                        System& system) {
-  return std::make_shared<TcpStore>(TcpStore::Impl::Open(std::move(host), options, system));
+  return std::make_shared<TcpStore>(Open(std::move(host), options, system));
 }
 
-std::unique_ptr<TcpStore::Impl> TcpStore::Impl::Open(std::string host,
-                                                     const TcpStoreOptions& options,
-                                                     System& system) {
-  options.Validate();
-  auto impl = std::make_unique<Impl>(system);
-  impl->host = std::move(host);
-  impl->options = options;
-  if (options.is_server) {
-    impl->server = StartServer(impl->host, options);
-    if (impl->server) impl->options.port = impl->server->port();
-  }
-  impl->Connect();
-  const int world_size = options.world_size.value_or(-1);
-  if (options.wait_for_workers && world_size > 0) {
-    OkOrThrow(impl->client->Join(world_size, impl->server != nullptr, options.timeout));
-  }
-  return impl;
-}
-
-TcpStore::TcpStore(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-TcpStore::~TcpStore() = default;
-
-void TcpStore::Set(std::string_view key, std::string_view value) {
-  impl_->Run(
-      [&](StoreClient& client, milliseconds limit) { return client.Set(key, value, limit); });
-}
-
-std::string TcpStore::Get(std::string_view key) {
-  return impl_->Run(
-      [&](StoreClient& client, milliseconds limit) { return client.Get(key, limit); });
-}
-
-int64_t TcpStore::Add(std::string_view key, int64_t delta) {
-  return impl_->Run(
-      [&](StoreClient& client, milliseconds limit) { return client.Add(key, delta, limit); });
-}
-
-std::string TcpStore::CompareSet(std::string_view key, std::string_view expected,
-                                 std::string_view desired) {
-  return impl_->Run([&](StoreClient& client, milliseconds limit) {
-    return client.CompareSet(key, expected, desired, limit);
-  });
-}
-
-bool TcpStore::Check(const std::vector<std::string>& keys) {
-  return impl_->Run(
-      [&](StoreClient& client, milliseconds limit) { return client.Check(keys, limit); });
-}
-
-void TcpStore::Wait(const std::vector<std::string>& keys, milliseconds timeout) {
-  impl_->Run([&](StoreClient& client, milliseconds) { return client.Wait(keys, timeout); });
-}
-
-bool TcpStore::DeleteKey(std::string_view key) {
-  return impl_->Run(
-      [&](StoreClient& client, milliseconds limit) { return client.Delete(key, limit); });
-}
-
-int64_t TcpStore::GetNumKeys() {
-  return impl_->Run([&](StoreClient& client, milliseconds limit) { return client.Count(limit); });
-}
-
-std::vector<std::string> TcpStore::ListKeys() {
-  return impl_->Run(
-      [&](StoreClient& client, milliseconds limit) { return client.ListKeys(limit); });
-}
-
-void TcpStore::Append(std::string_view key, std::string_view suffix) {
-  impl_->Run(
-      [&](StoreClient& client, milliseconds limit) { return client.Append(key, suffix, limit); });
-}
-
-std::vector<std::string> TcpStore::MultiGet(const std::vector<std::string>& keys) {
-  return impl_->Run(
-      [&](StoreClient& client, milliseconds limit) { return client.MultiGet(keys, limit); });
-}
-
-void TcpStore::MultiSet(const std::vector<std::string>& keys,
-                        const std::vector<std::string>& values) {
-  impl_->Run([&](StoreClient& client, milliseconds limit) {
-    return client.MultiSet(keys, values, limit);
-  });
-}
-
-void TcpStore::QueuePush(std::string_view key, std::string_view value) {
-  impl_->Run(
-      [&](StoreClient& client, milliseconds limit) { return client.Push(key, value, limit); });
-}
-
-std::string TcpStore::QueuePop(std::string_view key, PopMode mode) {
-  const milliseconds limit = Timeout();
-  const auto lock = LockUnlessInterrupted(impl_->mutex, "TcpStore");
-  Result<std::string> element =
-      mode == PopMode::kWait ? impl_->client->Pop(key, limit) : impl_->client->TryPop(key, limit);
-  if (!element && element.error().code == Code::kNotFound)
-    throw QueueEmptyError(element.error().message);
-  return ValueOrThrow(std::move(element));
-}
-
-int64_t TcpStore::QueueLen(std::string_view key) {
-  return impl_->Run(
-      [&](StoreClient& client, milliseconds limit) { return client.QueueLength(key, limit); });
-}
-
-void TcpStore::Barrier(std::string_view key, int64_t world_size, milliseconds timeout) {
-  impl_->Run(
-      [&](StoreClient& client, milliseconds) { return client.Barrier(key, world_size, timeout); });
+TcpStore::TcpStore(std::unique_ptr<StoreBackend> connected) : BackedStore(std::move(connected)) {
+  SetTimeout(backend<TcpBackend>().options.timeout);
 }
 
 std::shared_ptr<Store> TcpStore::Clone() {
-  auto impl = std::make_unique<Impl>(impl_->environment);
-  impl->host = impl_->host;
-  impl->options = impl_->options;
-  impl->options.is_server = false;
-  impl->options.timeout = Timeout();
-  impl->Connect();
-  return std::shared_ptr<Store>(new TcpStore(std::move(impl)));
-}
-
-milliseconds TcpStore::Timeout() const { return impl_->Timeout(); }
-
-void TcpStore::SetTimeout(milliseconds timeout) {
-  const std::lock_guard lock(impl_->timeout_mutex);
-  impl_->timeout = timeout;
+  const auto& own = backend<TcpBackend>();
+  TcpStoreOptions options = own.options;
+  options.is_server = false;
+  options.timeout = Timeout();
+  auto clone = std::make_unique<TcpBackend>(own.environment, own.host, options);
+  clone->Connect();
+  return std::make_shared<TcpStore>(std::move(clone));
 }
 
 void TcpStore::Ping() {
-  impl_->Run([&](StoreClient& client, milliseconds limit) { return client.Ping(limit); });
+  ValueOrThrow(backend<StoreBackend>().Execute({.op = Op::kPing}, Timeout()));
 }
 
-const std::string& TcpStore::host() const { return impl_->host; }
-uint16_t TcpStore::port() const { return impl_->options.port; }
-bool TcpStore::is_server() const { return impl_->server != nullptr; }
+const std::string& TcpStore::host() const { return backend<TcpBackend>().host; }
+uint16_t TcpStore::port() const { return backend<TcpBackend>().options.port; }
+bool TcpStore::is_server() const { return backend<TcpBackend>().server != nullptr; }
 
 }  // namespace muster

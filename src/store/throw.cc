@@ -37,6 +37,13 @@ void ThrowInterrupted(const std::string& message) {
   throw InterruptedError(message);
 }
 
+void RequireValueForEach(const std::vector<std::string>& keys,
+                         const std::vector<std::string>& values) {
+  if (keys.size() == values.size()) return;
+  throw std::invalid_argument(Concat("multiSet keys and values vectors must be of same size: ",
+                                     keys.size(), " keys, ", values.size(), " values"));
+}
+
 std::unique_lock<std::mutex> LockUnlessInterrupted(std::mutex& mutex, std::string_view what) {
   if (!CanBeInterrupted()) return std::unique_lock(mutex);
   constexpr Duration kPause = 5ms;

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/result.h"
 
@@ -19,6 +20,10 @@ namespace muster {
 /// The lock of a store that serves one call at a time (`what`: "TcpStore"). InterruptedError if the
 /// caller interrupts while another thread has it.
 std::unique_lock<std::mutex> LockUnlessInterrupted(std::mutex& mutex, std::string_view what);
+
+/// std::invalid_argument, of MultiSet.
+void RequireValueForEach(const std::vector<std::string>& keys,
+                         const std::vector<std::string>& values);
 
 template <typename T>
 T ValueOrThrow(Result<T> result) {

@@ -1,4 +1,4 @@
-"""Fixtures of the tests that put the real PyTorch against muster. README.md says how and why."""
+"""Fixtures of the tests with real PyTorch and muster. README.md says how and why."""
 
 import faulthandler
 import functools
@@ -15,7 +15,7 @@ import pytest
 os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")
 # Torch looks up the name of every peer address; an unreachable name server must not cost 5 s.
 os.environ.setdefault("RES_OPTIONS", "timeout:1 attempts:1")
-# What a launcher around the tests may have left behind would turn servers into clients.
+# Variables of a launcher around the tests would turn servers into clients.
 for variable in (
     "TORCHELASTIC_USE_AGENT_STORE",
     "MASTER_ADDR",
@@ -37,11 +37,11 @@ import peers  # noqa: E402
 SKIPPED_STATUS = 77  # what ctest takes for "skipped"
 FAILED_STATUS = 1
 HANGING_S = 180
-REAL_STDERR = os.fdopen(os.dup(2), "w")  # pytest keeps the other one to itself
+REAL_STDERR = os.fdopen(os.dup(2), "w")  # pytest captures the original
 
 
 def reference_mode() -> bool:
-    """Whether PyTorch's own server stands in for muster's: do the tests ask for what it does?"""
+    """Whether PyTorch's own server takes the place of muster's. Then the tests check its behaviour."""
     return os.environ.get("MUSTER_COMPAT_SERVER", "muster") == "torch"
 
 
@@ -52,7 +52,7 @@ def pytest_configure(config):
         "does better than PyTorch's server; with MUSTER_COMPAT_SERVER=torch the test is expected "
         "to fail with an error in which the pattern is found",
     )
-    config.addinivalue_line("markers", "muster_only: says nothing about PyTorch's server")
+    config.addinivalue_line("markers", "muster_only: does not apply to PyTorch's server")
 
 
 def pytest_report_header():
@@ -67,7 +67,7 @@ def pytest_report_header():
 
 
 def pytest_sessionstart(session):
-    # Before any test file is read, for they import torch.
+    # Before any test file is read, because they import torch.
     if torch_is_missing:
         files = ", ".join(pathlib.Path(argument).name for argument in session.config.args)
         is_required = os.environ.get("MUSTER_REQUIRE_TORCH") == "1"
@@ -79,7 +79,7 @@ def pytest_sessionstart(session):
 
 
 def pytest_runtest_logstart():
-    # A test that hangs shows where, and ends the run; its children go with it (die_with_parent).
+    # A test that hangs prints where, and ends the run; its children end with it (die_with_parent).
     faulthandler.dump_traceback_later(HANGING_S, exit=True, file=REAL_STDERR)
 
 
@@ -110,12 +110,12 @@ def expect_reference_to_differ(item):
 
 @pytest.hookimpl(hookwrapper=True, tryfirst=True)
 def pytest_runtest_makereport(item, call):
-    """An expected failure is one only with the answer that PyTorch's server is known to give."""
+    """A failure is expected only with the answer that PyTorch's server is known to give."""
     report = (yield).get_result()
     marker = item.get_closest_marker("muster_differs")
     expected = marker.kwargs.get("torch_answers") if reference_mode() and marker else None
     if expected is None or not call.excinfo or not hasattr(report, "wasxfail"):
-        return  # it is nothing of the kind, or not run at all
+        return  # another outcome, or the test did not run
     error = str(call.excinfo.value)
     if call.when != "call" or not re.search(expected, error):
         del report.wasxfail
@@ -124,7 +124,7 @@ def pytest_runtest_makereport(item, call):
 
 
 def children() -> set[int]:
-    """Processes that this one has started and that are still there."""
+    """Pids of the living children of this process."""
     return {
         int(pid)
         for task in pathlib.Path("/proc/self/task").iterdir()
@@ -133,7 +133,7 @@ def children() -> set[int]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def nobody_is_left_behind():
+def no_process_is_left_behind():
     before = children()
     yield
     assert children() <= before
@@ -141,7 +141,7 @@ def nobody_is_left_behind():
 
 @pytest.fixture
 def start_server(tmp_path):
-    """Starts servers, each fresh, and ends all of them; muster's must then end cleanly."""
+    """Starts servers, each fresh, and ends all of them. muster's must then end with status 0."""
     started = []
 
     def start(listen: str = "127.0.0.1:0", *options: str):
@@ -186,7 +186,7 @@ def other(client):
 
 
 class Workers:
-    """Processes that have torch loaded already (workers.py)."""
+    """Processes that have already imported torch (workers.py)."""
 
     def __init__(self, directory: pathlib.Path):
         command = [sys.executable, "-B", peers.HERE / "workers.py"]
@@ -197,7 +197,7 @@ class Workers:
         self._child.say(json.dumps({"task": task, "workers": workers, "arguments": arguments}))
 
     def outcomes(self) -> list[dict]:
-        """Of what was started last: "returned" or "error" of each, in rank order."""
+        """Results of the last call: "returned" or "error" of each worker, in rank order."""
         return json.loads(self._child.output.line(patience_s=60))
 
     def run(self, task: str, workers: int, **arguments) -> list:

@@ -1,4 +1,4 @@
-"""A worker that tells its environment, for who compares launchers: a line of JSON in a file."""
+"""A worker that writes its environment as a line of JSON to a file, so that tests can compare launchers."""
 
 import json
 import os
@@ -6,5 +6,5 @@ import pathlib
 import sys
 
 folder = pathlib.Path(sys.argv[1])
-told = folder / f"{os.environ['MUSTER_TEST_AGENT']}-{os.environ['LOCAL_RANK']}.json"
-told.write_text(json.dumps(dict(os.environ)))
+reported = folder / f"{os.environ['MUSTER_TEST_AGENT']}-{os.environ['LOCAL_RANK']}.json"
+reported.write_text(json.dumps(dict(os.environ)))

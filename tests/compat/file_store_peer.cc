@@ -8,8 +8,7 @@
 //
 // Keys and values are percent-encoded, so that every byte can be sent; "%" alone is the empty one.
 // One line answers each command: "ok", "true", "false", a number, an encoded value, encoded keys,
-// or "! " and what went wrong. The store is destroyed, and counted out of the file, by "quit" or
-// the end of the input.
+// or "! " and the error. "quit" or the end of the input destroys the store.
 #include <algorithm>
 #include <chrono>
 #include <cstddef>

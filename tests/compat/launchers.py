@@ -1,4 +1,4 @@
-"""Agents of one job, muster's and torchrun's, each a process that stands for a node."""
+"""Agents of one job, muster's and torchrun's. Each is a process that stands for a node."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from peers import HERE, PATIENCE_S, die_with_parent, eventually, required
 sys.path.append(str(HERE.parent / "e2e"))
 from ports import free_port  # noqa: E402
 
-# Workers import torch, several at once on few cores, and so does each agent of torchrun.
+# Workers import torch, several at once on few cores, as does each agent of torchrun.
 JOB_S = 120.0
 TRAINING = HERE / "training.py"
 
@@ -40,11 +40,11 @@ class Agent:
         return self._process.pid
 
     def output(self) -> str:
-        """What it and its workers have written."""
+        """The output of the launcher and its workers."""
         return self.log.read_text(errors="replace")
 
     def kill(self) -> None:
-        """SIGKILL: it can tell nobody."""
+        """SIGKILL: it can send no message."""
         self._process.kill()
         self._process.wait()
 
@@ -64,7 +64,7 @@ class Agent:
 
 
 class Job:
-    """The agents of one test, and the account that their workers give."""
+    """The agents of one test, and the account that their workers write."""
 
     def __init__(self, directory: pathlib.Path):
         self.directory = directory
@@ -76,7 +76,7 @@ class Job:
     # --- its agents
 
     def muster(self, name: str, *words, **environment: str) -> Agent:
-        """`muster run` with these words behind it."""
+        """`muster run` with these arguments."""
         command = [required("MUSTER_BIN"), "run", f"--python={sys.executable}", *words]
         return self._start(name, command, environment)
 
@@ -92,7 +92,7 @@ class Job:
             "PYTHONDONTWRITEBYTECODE": "1",
             "GLOO_SOCKET_IFNAME": "lo",
             "OMP_NUM_THREADS": "1",
-            "TMPDIR": str(self.directory),  # for the logs of those who were not told where
+            "TMPDIR": str(self.directory),  # for logs without --log-dir
             "MUSTER_TEST_AGENT": name,
             mark: value,
         }
@@ -102,18 +102,18 @@ class Job:
         return agent
 
     def training(self, *options) -> list:
-        """The words behind a launcher's own: the training script."""
+        """The arguments after the launcher's own: the training script."""
         return [TRAINING, "--account", self.account_file, *options]
 
-    # --- what happens
+    # --- events
 
-    def told(self, event: str) -> list[dict]:
+    def reported(self, event: str) -> list[dict]:
         """The account's lines about the event, the oldest first."""
         if not self.account_file.exists():
             return []
         lines = self.account_file.read_text().splitlines(keepends=True)
-        all_told = [json.loads(line) for line in lines if line.endswith("\n")]
-        return [said for said in all_told if said["event"] == event]
+        all_reported = [json.loads(line) for line in lines if line.endswith("\n")]
+        return [printed for printed in all_reported if printed["event"] == event]
 
     def output_of(self, name: str) -> str:
         (agent,) = [agent for agent in self._agents if agent.name == name]
@@ -129,19 +129,19 @@ class Job:
             raise AssertionError(f"{failure}\n{self.outputs()}") from None
 
     def until_training_with(self, agents: set[str]) -> list[dict]:
-        """A round of these agents, all of whose workers have made a step together."""
+        """Waits for a round of these agents in which all workers have made a step together. Returns its lines."""
 
         def together():
             last = {
-                (said["agent"], said["local_rank"]): said
-                for said in self.told("trains")
-                if said["agent"] in agents
+                (printed["agent"], printed["local_rank"]): printed
+                for printed in self.reported("trains")
+                if printed["agent"] in agents
             }
-            said = list(last.values())
-            everybody = sorted(line["rank"] for line in said) == list(range(len(said)))
-            is_one_round = {line["world_size"] for line in said} == {len(said)}
-            is_whole = {line["agent"] for line in said} == agents
-            return said if everybody and is_one_round and is_whole else []
+            printed = list(last.values())
+            all_ranks = sorted(line["rank"] for line in printed) == list(range(len(printed)))
+            is_one_round = {line["world_size"] for line in printed} == {len(printed)}
+            is_whole = {line["agent"] for line in printed} == agents
+            return printed if all_ranks and is_one_round and is_whole else []
 
         return self.until(together, f"the workers of {sorted(agents)} train together")
 
@@ -152,21 +152,21 @@ class Job:
     # --- the end
 
     def processes(self) -> list[int]:
-        """All that inherited this job's mark: agents, workers and whatever they have started."""
+        """Pids of all processes with this job's mark: agents, workers and their children."""
         found = []
         for entry in pathlib.Path("/proc").iterdir():
             if not entry.name.isdigit():
                 continue
             try:
                 environment = (entry / "environ").read_bytes()
-            except OSError:  # it has ended, or is not ours
+            except OSError:  # it has ended, or belongs to another user
                 continue
             if self._mark.encode() in environment.split(b"\0"):
                 found.append(int(entry.name))
         return found
 
     def end(self) -> None:
-        """Nobody may be left; whoever is, is ended nevertheless."""
+        """No process may be left; any that are left are ended."""
         for agent in self._agents:
             agent.end()
         left = self._left()

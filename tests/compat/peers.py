@@ -1,6 +1,6 @@
-"""The peers that the tests introduce to each other, each with a deadline on everything.
+"""The peers that tests connect with each other. Every operation has a deadline.
 
-Importing this does not import torch, so that conftest.py can say what its absence means.
+Importing this does not import torch, so that conftest.py can report a missing torch.
 """
 
 import contextlib
@@ -21,8 +21,7 @@ import urllib.parse
 
 HERE = pathlib.Path(__file__).resolve().parent
 
-# Enough for a server built with a sanitizer on a busy machine; nobody waits this long when all is
-# well.
+# Enough for a sanitized server on a busy machine; reached only by a failing test.
 PATIENCE_S = 30.0
 # A cold import of torch reads hundreds of megabytes.
 IMPORT_S = 120.0
@@ -33,7 +32,7 @@ POLL_SYSCALLS = {"7", "271"}  # poll and ppoll on x86-64
 
 
 def eventually(condition, what: str, patience_s: float = PATIENCE_S):
-    """Asks until `condition()` is true, and returns that; fails, naming `what`, when time is up."""
+    """Waits until `condition()` is true, and returns its value; fails with `what` when the time is up."""
     give_up = time.monotonic() + patience_s
     while True:
         outcome = condition()
@@ -48,7 +47,7 @@ def ms(milliseconds: float) -> datetime.timedelta:
 
 
 def connect(server, timeout_s: float = PATIENCE_S, connect_s: float = PATIENCE_S, **options):
-    """A torch client; unless asked to, it neither waits for workers nor counts itself in."""
+    """A torch client. By default it does not wait for workers, and is not counted as one."""
     import torch.distributed as dist
 
     options.setdefault("wait_for_workers", False)
@@ -59,12 +58,12 @@ def connect(server, timeout_s: float = PATIENCE_S, connect_s: float = PATIENCE_S
 
 
 def die_with_parent() -> None:
-    """Called by a child: even if the tests are killed, it does not stay behind."""
+    """Called by a child: it dies with the tests, even if they are killed."""
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def required(variable: str) -> str:
-    """The program that the environment variable names: the build's, which is to be tested."""
+    """The program that the environment variable names: the one from the build under test."""
     path = os.environ.get(variable, "")
     assert os.access(path, os.X_OK), f"{variable} must name a program that can be run, not '{path}'"
     return path
@@ -91,7 +90,7 @@ class LineReader:
 
 
 class Child:
-    """A process of ours: never outlives the test, and its complaints are shown if it ends badly."""
+    """A child process. It never outlives the test, and its stderr is shown if it fails."""
 
     def __init__(self, command, log: pathlib.Path, **environment: str):
         self._log = log
@@ -129,7 +128,7 @@ class Child:
             self.end()
 
     def end(self) -> None:
-        """Gone when this returns, whatever it takes."""
+        """Ends it; when this returns it is gone."""
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
@@ -167,7 +166,7 @@ class MusterServer:
         return f"{self.host}:{self.port}"
 
     def stop(self) -> None:
-        """SIGTERM ends it at once, with status 0 and without leftovers, whoever is connected."""
+        """SIGTERM ends it at once, with status 0 and without leftovers, whichever clients are connected."""
         if not self._running:
             return
         self._running = False
@@ -177,7 +176,7 @@ class MusterServer:
         assert not self._port_file.exists(), "muster serve left its port file behind"
 
     def crash(self) -> None:
-        """No farewell: as if the machine had lost the process."""
+        """SIGKILL, as if the machine had lost the process."""
         self._running = False
         self.child.end()
 
@@ -203,7 +202,7 @@ class TorchServer:
 
 
 class TorchServerProcess:
-    """PyTorch's server in a process of its own, for muster's command line to talk to."""
+    """PyTorch's server in a process of its own, as a peer of muster's command line."""
 
     def __init__(self, directory: pathlib.Path, *arguments: str):
         log = directory / f"torch-server-{time.monotonic_ns()}.log"
@@ -222,7 +221,7 @@ class TorchServerProcess:
 
 
 class Background:
-    """A call on a thread of its own, whose outcome is asked for with a deadline."""
+    """A call on a thread of its own. Its result is awaited with a deadline."""
 
     def __init__(self, call, *arguments, **keywords):
         self._outcome = None
@@ -235,7 +234,7 @@ class Background:
     def _run(self, call, arguments, keywords):
         try:
             self._outcome = call(*arguments, **keywords)
-        except BaseException as failure:  # handed to whoever asks for the result
+        except BaseException as failure:  # result() raises it
             self._failure = failure
 
     @property
@@ -257,7 +256,7 @@ class Background:
         return syscall.split()[0] in POLL_SYSCALLS
 
     def parked(self, store, server) -> "Background":
-        """Returns once the call waits for an answer that `server` has been asked for and owes."""
+        """Returns once the call waits for an answer that `server` owes it."""
         eventually(
             lambda: self._in_poll() and unread_bytes(server.port, local_port(store)) == 0,
             "the call is parked at the server",
@@ -266,14 +265,14 @@ class Background:
 
 
 def local_port(store) -> int:
-    """The client's own port. Torch prints it, but wrongly where the name server does not answer."""
+    """The client's own port. Torch prints it, but wrongly where no name server answers."""
     descriptor = int(re.search(r"client=TCPClient\(SocketImpl\(fd=(\d+),", repr(store)).group(1))
     with socket.socket(fileno=os.dup(descriptor)) as same:
         return same.getsockname()[1]
 
 
 def unread_bytes(server_port: int, client_port: int) -> int:
-    """What the kernel still holds for the server on that connection; -1 if there is no such one."""
+    """Bytes that the kernel holds for the server on that connection; -1 if there is no such connection."""
     # A row: local address:port, remote address:port, state, bytes to send:bytes to read, ...
     row = re.compile(rf":{server_port:04X} \w+:{client_port:04X} \w+ \w+:(\w+)")
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
@@ -284,7 +283,7 @@ def unread_bytes(server_port: int, client_port: int) -> int:
 
 
 class RawClient:
-    """The protocol by hand (docs/reference/protocol.md), for what torch's client never does."""
+    """Raw protocol messages (docs/reference/protocol.md), for what torch's client never does."""
 
     VALIDATE = b"\x00" + struct.pack("<I", 0x3C85F7CE)
 
@@ -304,7 +303,7 @@ class RawClient:
         self.socket.close()
 
     def reset(self) -> None:
-        """Closes with RST instead of FIN, as a crashed machine's successor would answer."""
+        """Closes with RST instead of FIN, as after a crash of the machine."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.socket.close()
 
@@ -327,7 +326,7 @@ class RawClient:
         return struct.unpack("<q", self.receive(8))[0]
 
     def ping(self) -> None:
-        """Proves that all that was sent has been dealt with. A parked WAIT does not hold it up."""
+        """Returns when everything sent before has been executed. A parked WAIT does not delay it."""
         nonce = os.urandom(4)
         self.send(b"\x0d", nonce)
         assert self.receive(4) == nonce
@@ -344,7 +343,7 @@ def blob(content: bytes) -> bytes:
 
 
 def quoted(content: bytes) -> str:
-    """A word for file_store_peer: percent-encoded, and '%' alone for nothing."""
+    """An argument for file_store_peer: percent-encoded, and '%' alone for an empty one."""
     return urllib.parse.quote_from_bytes(content, safe="") or "%"
 
 
@@ -356,12 +355,12 @@ class FilePeer:
     """muster's FileStore in its own process (file_store_peer.cc), with the methods of torch's."""
 
     class Error(Exception):
-        """What the peer threw."""
+        """The peer's exception."""
 
     def __init__(self, directory: pathlib.Path, path: pathlib.Path, *world_size: int):
         log = directory / f"file-peer-{time.monotonic_ns()}.log"
         self.child = Child([required("MUSTER_FILE_STORE_PEER"), path, *world_size], log)
-        self.num_keys()  # the constructor is done when it answers
+        self.num_keys()  # the constructor is finished when it answers
 
     def _ask(self, operation: str, *words: str) -> str:
         answer = self.child.ask(" ".join((operation, *words)))

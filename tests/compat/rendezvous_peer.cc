@@ -4,8 +4,8 @@
 //   create ENDPOINT RUN_ID MIN MAX LOCAL_ADDR [NAME=VALUE,...]
 //   next | waiting | closed | close [REASON] | shutdown | describe | cost | clock | quit
 //
-// One line of JSON answers each command, {"error": CLASS, "message": TEXT} if it failed. The end
-// of the input ends the node, without a farewell to the others.
+// One line of JSON answers each command, {"error": CLASS, "message": TEXT} if it failed. The end of
+// the input ends the node without a message to the others.
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -26,8 +26,9 @@
 
 #include "muster/rendezvous.h"
 
-// tests/compat/test_clock_skew.py runs this program under faketime, whose own version measures the
-// monotonic clock with the wall clock's offset, fails, and so turns every pause into a busy loop.
+// tests/compat/test_clock_skew.py runs this program under faketime. Its own clock_nanosleep()
+// measures the monotonic clock with the wall clock's offset, fails, and so turns every pause into a
+// busy loop.
 extern "C" int clock_nanosleep(clockid_t clock, int flags, const timespec* until, timespec* left) {
   return syscall(SYS_clock_nanosleep, clock, flags, until, left) == 0 ? 0 : errno;
 }
@@ -79,7 +80,7 @@ class Object {
   std::string json_;
 };
 
-// --- What went wrong
+// --- Errors
 
 template <typename E>
 bool Is(const std::exception& error) {
@@ -91,7 +92,7 @@ struct ErrorClass {
   std::string_view name;
 };
 
-// The first that fits: derived classes come before their base.
+// The first match counts: derived classes come before their base.
 constexpr std::array kErrorClasses = {
     ErrorClass{Is<muster::RendezvousClosedError>, "RendezvousClosedError"},
     ErrorClass{Is<muster::RendezvousTimeoutError>, "RendezvousTimeoutError"},
@@ -199,7 +200,7 @@ class Peer {
         .ToString();
   }
 
-  /// Seconds since 1970 and since the machine started: a test shifts the first and not the second.
+  /// Seconds since 1970 and since the machine started: a test shifts only the first.
   static std::string Clock() {
     const std::chrono::duration<double> wall = std::chrono::system_clock::now().time_since_epoch();
     const std::chrono::duration<double> steady =

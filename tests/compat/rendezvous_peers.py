@@ -1,4 +1,4 @@
-"""Nodes of one rendezvous, muster's and PyTorch's, for the tests that mix them."""
+"""Nodes of one rendezvous, muster's and PyTorch's, for tests that mix them."""
 
 import base64
 import contextlib
@@ -24,14 +24,14 @@ from peers import (
     required,
 )
 
-# Rounds of several PyTorch nodes take seconds: they look once a second, and each step costs a look.
+# Rounds of several PyTorch nodes take seconds: they check once a second, at each step.
 ROUND_S = 60.0
 
 KINDS = ("muster", "torch")
 
-# Options. A node that is silent for 3 s is taken for dead.
+# Options. A node that is silent for 3 s is declared lost.
 QUICK = {"keep_alive_interval": 1, "keep_alive_max_attempt": 3}
-# Longer than the second that PyTorch sleeps between two looks: nobody misses the last call.
+# Longer than the second between two checks of a PyTorch node, so no node misses the last call.
 LAST_CALL = {"last_call_timeout": 3}
 
 
@@ -40,13 +40,13 @@ def other_kind(kind: str) -> str:
 
 
 class Node:
-    """One node: a process that is told what to do line by line. See rendezvous_peer.cc."""
+    """One node: a process that executes commands, a line each. See rendezvous_peer.cc."""
 
     kind = ""
 
     def __init__(self, address: str):
         self.address = address
-        self.name = ""  # as the others see it; known once created
+        self.name = ""  # as other nodes see it; known once created
         self.alive = True
 
     def __repr__(self) -> str:
@@ -59,11 +59,11 @@ class Node:
         raise NotImplementedError
 
     def outcome(self, patience_s: float = ROUND_S) -> dict:
-        """The answer to what was said last, whatever it is."""
+        """The answer to the last command, whatever it is."""
         return json.loads(self.line(patience_s)) | {"kind": self.kind}
 
     def result(self, patience_s: float = ROUND_S) -> dict:
-        """The answer to what was said last, which must not be an error."""
+        """The answer to the last command, which must not be an error."""
         outcome = self.outcome(patience_s)
         assert "error" not in outcome, f"{self!r}: {outcome['error']}: {outcome['message']}"
         return outcome
@@ -80,7 +80,7 @@ class Node:
         return self.ask("waiting")["waiting"]
 
     def kill(self) -> None:
-        """SIGKILL: gone when this returns, and nobody has been told."""
+        """SIGKILL: when this returns it is gone, and nothing was notified."""
         raise NotImplementedError
 
 
@@ -111,7 +111,7 @@ class TorchNode(Node):
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.connect(str(path))
         self._output = LineReader(self._socket)
-        # Not our child, so its number could be given to another process: the descriptor cannot.
+        # It is not a child of ours, so its pid could be reused; the descriptor cannot.
         self._process = os.pidfd_open(json.loads(self.line(PATIENCE_S))["pid"])
 
     def say(self, line: str) -> None:
@@ -139,7 +139,7 @@ class TorchNode(Node):
 
 
 class TorchNodes:
-    """PyTorch's nodes, quickly: from a process with torch loaded (torch_rendezvous_peer.py)."""
+    """Starts PyTorch's nodes quickly, from a process that has imported torch (torch_rendezvous_peer.py)."""
 
     def __init__(self, directory: pathlib.Path, **environment: str):
         self._path = directory / f"nodes-{time.monotonic_ns()}"
@@ -156,7 +156,7 @@ class TorchNodes:
 
 
 class Meeting:
-    """One rendezvous on a server, and the nodes that a test has brought to it."""
+    """One rendezvous on a server, and the nodes of a test."""
 
     def __init__(self, server, torch_nodes: TorchNodes, directory: pathlib.Path):
         self.server = server
@@ -168,13 +168,13 @@ class Meeting:
         self.limits(1, 1)
 
     def limits(self, min_nodes: int, max_nodes: int, **options) -> None:
-        """For the nodes that come from now on."""
+        """Options of nodes that are added from now on."""
         options = {"is_host": "false", **options}
         self._limits = f"{min_nodes} {max_nodes}"
         self._options = ",".join(f"{name}={value}" for name, value in options.items())
 
     def add(self, kind: str, last: int, torch_nodes: TorchNodes | None = None, **environment):
-        """A new node at 127.0.0.`last`: ranks follow the text of addresses."""
+        """Adds a node at 127.0.0.`last`: ranks follow the text of addresses."""
         address = f"127.0.0.{last}"
         if kind == "muster":
             node = MusterNode(self._directory, address, **environment)
@@ -198,14 +198,14 @@ class Meeting:
 
 
 def all_next(nodes) -> list[dict]:
-    """Everybody asks for the next round at the same time; the results in the order of `nodes`."""
+    """All nodes request the next round at the same time. The results are in the order of `nodes`."""
     for node in nodes:
         node.say("next")
     return [node.result() for node in nodes]
 
 
 def until_waiting(nodes, count: int) -> None:
-    """As agents do it: they ask until somebody is waiting, and then rejoin."""
+    """As agents do, all nodes check until one waits, and then join again."""
     for node in nodes:
         eventually(lambda: node.waiting() >= count, f"{node!r} sees {count} waiting", ROUND_S)
 
@@ -229,7 +229,7 @@ def master(result: dict) -> tuple[str, int]:
 
 
 def assert_one_round(nodes, results: list[dict], number: int) -> dict:
-    """All are in the same round, ranked by address. Returns what rank 0 was told."""
+    """All are in the same round, ranked by address. Returns rank 0's result."""
     assert [result["round"] for result in results] == [number] * len(nodes), results
     assert [result["world_size"] for result in results] == [len(nodes)] * len(nodes), results
     order = sorted(nodes, key=lambda node: node.address)

@@ -6,8 +6,7 @@
 //   unbase64 HEX    what the characters stand for, as HEX
 //
 // In JSON a node is [addr, pid, local_id], a map from nodes is a list of [node, value], a time is
-// microseconds since 1970, and values that are not understood are HEX. "! " and what went wrong
-// answers the rest.
+// microseconds since 1970, and unknown values are HEX. The answer to an error is "! " and its text.
 #include <algorithm>
 #include <cstdint>
 #include <exception>
@@ -20,8 +19,7 @@
 #include <string_view>
 
 #include "base/base64.h"
-#include "rendezvous/wire/state_reader.h"
-#include "rendezvous/wire/state_writer.h"
+#include "rendezvous/wire/state_codec.h"
 
 namespace {
 

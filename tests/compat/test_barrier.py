@@ -10,14 +10,14 @@ from peers import Background, ms
 
 
 @pytest.mark.parametrize("world_size", [1, 0, -3])
-def test_item083_nobody_else_is_waited_for_in_a_world_of_one(store, world_size):
+def test_item083_a_world_of_one_waits_for_no_other(store, world_size):
     started = time.monotonic()
     store.barrier("gate", world_size)
     assert time.monotonic() - started < 10
     assert store.get("gate") == b"1"
 
 
-def test_item084_all_return_when_the_last_one_arrives_and_nobody_before(server, client, other):
+def test_item084_all_return_when_the_last_one_arrives_and_none_before(server, client, other):
     stores = [client() for _ in range(7)]
     calls = [Background(store.barrier, "gate", 8).parked(store, server) for store in stores]
     assert other.get("gate") == b"7"
@@ -38,7 +38,7 @@ def test_item084_two_barriers_do_not_mix(server, client, other):
     at_first.result()
 
 
-def test_item085_a_barrier_gives_up_on_time_and_says_which(store, other):
+def test_item085_a_barrier_times_out_in_time_and_names_itself(store, other):
     started = time.monotonic()
     with pytest.raises(dist.DistStoreError) as failure:
         store.barrier("gate", 3, timeout=ms(200))
@@ -57,20 +57,20 @@ def test_item085_without_a_timeout_of_its_own_a_barrier_takes_that_of_the_store(
 def test_item085_the_cancelled_participant_is_not_released_later(store, other, client):
     with pytest.raises(dist.DistStoreError):
         store.barrier("gate", 2, timeout=ms(1))
-    other.barrier("gate", 2)  # the one who gave up stays counted
+    other.barrier("gate", 2)  # the client that timed out stays counted
     assert store.num_keys() == 1
     with pytest.raises(dist.DistStoreError, match=r"^wait timeout after 1ms, keys: /missing$"):
         store.wait(["missing"], ms(1))
     assert store.add("n", 1) == 1
 
 
-def test_item086_the_key_counts_who_has_arrived(client, other):
+def test_item086_the_key_counts_the_arrived_clients(client, other):
     calls = [Background(client().barrier, "gate", 5) for _ in range(5)]
     for call in calls:
         call.result()
     assert other.get("gate") == b"5"
     assert other.list_keys() == ["gate"]
-    other.barrier("gate", 5)  # a key serves once: whoever comes later passes
+    other.barrier("gate", 5)  # a key works once: a client that comes later passes
     assert other.get("gate") == b"6"
 
 
@@ -93,7 +93,7 @@ def test_item087_through_a_prefix_the_counter_keys_are_used(client, other):
     assert other.get("job/gate/last_member") == b"1"
 
 
-def test_item087_a_barrier_through_a_prefix_gives_up_with_the_text_of_a_wait(store):
+def test_item087_a_barrier_through_a_prefix_times_out_with_the_text_of_a_wait(store):
     text = r"^wait timeout after 50ms, keys: /job/gate/last_member$"
     with pytest.raises(dist.DistStoreError, match=text):
         dist.PrefixStore("job", store).barrier("gate", 2, timeout=ms(50))

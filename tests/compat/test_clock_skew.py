@@ -1,8 +1,8 @@
-"""One node's wall clock is an hour off: muster's nodes do not mind, PyTorch's lose each other.
+"""One node's wall clock is an hour off: muster's nodes tolerate it, PyTorch's lose each other.
 
-PyTorch compares the times that others have written to its own clock (section 7.4 of the rendezvous
-specification); muster times with its own clock what it sees others change. PyTorch's failure is
-asserted as well: it shows that the same scenario does hurt, and what muster's nodes are spared.
+PyTorch compares its own clock with times that others have written (section 7.4 of the rendezvous specification). muster
+measures, with its own clock, when others change. PyTorch's failure is asserted, too: it shows that the scenario does
+harm, and from what muster protects its nodes.
 """
 
 import os
@@ -26,7 +26,7 @@ pytestmark = [
 OFFSETS_S = [3600, -3600]
 OFFSET_NAMES = ["an_hour_ahead", "an_hour_behind"]
 
-# Silent for 3 s is dead; 8 s are well over that. PyTorch's nodes may be at a loss: they give up.
+# Silent for 3 s means lost; 8 s are clearly more. PyTorch's nodes may never agree: they time out.
 LIMITS = {
     "keep_alive_interval": 1,
     "keep_alive_max_attempt": 3,
@@ -45,8 +45,8 @@ def forget_dead_clocks() -> None:
 
 @pytest.fixture(autouse=True)
 def nothing_is_left_of_clocks():
-    """libfaketime leaves files of each process that is killed. The next one with the same number, faketime itself
-    included, would find them, and give up."""
+    """libfaketime leaves files behind for each killed process. The next process with the same pid, faketime itself
+    included, would find them and fail."""
     forget_dead_clocks()
     yield
     forget_dead_clocks()
@@ -65,7 +65,7 @@ def shifted_clock(offset_s: int) -> dict[str, str]:
         "LD_PRELOAD": preload,
         "FAKETIME": f"{offset_s:+d}",
         "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-        # The library for the clock comes first, which AddressSanitizer would not have.
+        # libfaketime is loaded first, which AddressSanitizer would refuse.
         "ASAN_OPTIONS": f"{asan}:verify_asan_link_order=0".lstrip(":"),
     }
 
@@ -77,7 +77,7 @@ def assert_shifted(node: Node, offset_s: int) -> None:
 
 
 def evicted_within(meeting: Meeting, nodes: list[Node], watched_s: float) -> set[str]:
-    """Those who were missing among the stored members at any time."""
+    """Nodes that were missing among the stored members at any time."""
     give_up = time.monotonic() + watched_s
     evicted: set[str] = set()
     while time.monotonic() < give_up:
@@ -87,30 +87,30 @@ def evicted_within(meeting: Meeting, nodes: list[Node], watched_s: float) -> set
 
 
 @pytest.mark.parametrize("offset_s", OFFSETS_S, ids=OFFSET_NAMES)
-def test_nobody_of_muster_is_evicted(meeting, offset_s):
+def test_no_muster_node_is_evicted(meeting, offset_s):
     meeting.limits(3, 4, **LIMITS)
     nodes = [meeting.add("muster", last) for last in (1, 3)]
     nodes.append(meeting.add("muster", 2, **shifted_clock(offset_s)))
     assert_shifted(nodes[-1], offset_s)
     results = all_next(nodes)
     assert_one_round(nodes, results, 0)
-    # The last call was neither over at once nor an hour long.
+    # The last call neither ended at once nor lasted an hour.
     assert all(1.5 < result["seconds"] < ROUND_S / 2 for result in results), results
     assert evicted_within(meeting, nodes, WATCHED_S) == set()
     assert [node.waiting() for node in nodes] == [0] * 3
     assert_one_round(nodes, all_next(nodes), 1)
-    # Nobody fought for this: an eviction that is undone at once would show here.
+    # No node had to compete for this: an eviction that is undone at once would show here.
     costs = [node.ask("cost") for node in nodes]
     assert all(cost["reads"] + cost["writes"] < 200 for cost in costs), costs
 
 
 def lost_nodes(meeting: Meeting, nodes: list[Node]) -> list[str]:
-    """What became of those nodes of PyTorch that are not in one round with all others for long."""
+    """What happened to the PyTorch nodes that did not stay in one round with all others."""
     for node in nodes:
         node.say("next")
     outcomes = [node.outcome() for node in nodes]
     errors = {outcome["error"] for outcome in outcomes if "error" in outcome}
-    assert errors <= {"RendezvousTimeoutError"}, outcomes  # anything else is the scenario's fault
+    assert errors <= {"RendezvousTimeoutError"}, outcomes  # any other error is a fault of the scenario
     lost = [
         f"{node.name}: {outcome.get('error') or 'alone with %d' % outcome['world_size']}"
         for node, outcome in zip(nodes, outcomes)

@@ -1,4 +1,4 @@
-"""`muster store` as client of PyTorch's server, every operation; torch's client is the witness."""
+"""`muster store` as a client of PyTorch's server, every operation; torch's client checks the results."""
 
 import itertools
 import json
@@ -74,7 +74,7 @@ def muster(server, *words, options=(), stdin: bytes = b"") -> Result:
 
 
 def done(server, *words, **more) -> str:
-    """What it printed, having succeeded without a complaint."""
+    """Its output, after it succeeded without a message on stderr."""
     result = muster(server, *words, **more)
     assert result.status == 0 and not result.errors, result
     return result.text
@@ -160,7 +160,7 @@ def test_count_and_keys_agree_with_torch(peer, witness, key):
 def test_append_agrees_with_torch(peer, witness, key):
     assert done(peer, "append", key, "po") == "ok"
     witness.append(key, "ta")
-    witness.num_keys()  # an answer: what was sent before it has been done
+    witness.num_keys()  # an answer: what was sent before has been executed
     witness.num_keys()
     assert done(peer, "append", key, "to") == "ok"
     assert witness.get(key) == b"potato"
@@ -170,7 +170,7 @@ def test_queues_agree_with_torch(peer, witness, key):
     assert done(peer, "len", key) == "0"
     assert done(peer, "push", key, "1") == "ok"
     witness.queue_push(key, "2")
-    witness.num_keys()  # an answer: what was sent before it has been done
+    witness.num_keys()  # an answer: what was sent before has been executed
     assert witness.queue_len(key) == 2
     assert done(peer, "len", key) == "2"
     assert witness.queue_pop(key) == b"1"
@@ -196,7 +196,7 @@ def test_wait_waits_for_all_keys(peer, witness, key):
 def test_pop_waits_for_what_torch_pushes(peer, witness, key):
     popping = Background(done, peer, "pop", key)
     witness.queue_push(key, "element")
-    witness.num_keys()  # an answer: what was sent before it has been done
+    witness.num_keys()  # an answer: what was sent before has been executed
     assert popping.result() == "element"
     assert witness.queue_len(key) == 0
 
@@ -226,7 +226,7 @@ def test_a_barrier_joins_muster_and_torch(peer, witness, key):
 
 
 @pytest.mark.parametrize("operation", ["get", "wait", "pop"])
-def test_item047_what_never_comes_is_told_with_key_server_and_time(peer, witness, key, operation):
+def test_item047_a_missing_key_is_reported_with_key_server_and_time(peer, witness, key, operation):
     started = time.monotonic()
     result = muster(peer, operation, key, options=["--timeout", "0.3"])
     assert 0.3 <= time.monotonic() - started < 5
@@ -245,7 +245,7 @@ def test_a_wait_that_fails_names_only_what_is_missing(peer, witness, key):
     assert f"{key}/there" not in result.errors
 
 
-def test_item085_a_barrier_that_fails_says_how_many_came(peer, witness, key):
+def test_item085_a_barrier_that_fails_reports_how_many_came(peer, witness, key):
     result = muster(peer, "barrier", key, "3", options=["--timeout", "0.1"])
     assert result.status == TIMED_OUT
     assert "1 of 3" in result.errors and key in result.errors
@@ -335,7 +335,7 @@ def test_a_key_that_is_too_long_is_refused_before_it_is_sent(peer, witness, key)
 @pytest.mark.parametrize(
     "words", [["nonsense"], ["set", "only-a-key"], ["add", "n", "x"], ["count", "1"]]
 )
-def test_a_call_that_cannot_be_meant_is_told_from_a_failure(peer, words):
+def test_a_usage_error_is_distinguished_from_a_failure(peer, words):
     result = muster(peer, *words)
     assert result.status == USAGE and result.errors and not result.text
 
@@ -344,8 +344,8 @@ def test_a_call_that_cannot_be_meant_is_told_from_a_failure(peer, words):
 
 
 @pytest.fixture
-def nobody():
-    """An address that nobody listens on, and nobody else gets."""
+def no_server():
+    """An address without a listener, which no other process gets."""
 
     class Nobody:
         host = "127.0.0.1"
@@ -357,20 +357,20 @@ def nobody():
         yield Nobody
 
 
-def test_item107_no_server_is_told_in_time(nobody):
+def test_item107_no_server_is_reported_in_time(no_server):
     started = time.monotonic()
-    result = muster(nobody, "ping", options=["--connect-timeout", "5"])
-    # A second for starting the program, too.
+    result = muster(no_server, "ping", options=["--connect-timeout", "5"])
+    # with a second for starting the program
     assert 5 <= time.monotonic() - started < 1.2 * 5
     assert result.status == NO_SERVER
-    assert nobody.host in result.errors and str(nobody.port) in result.errors
+    assert no_server.host in result.errors and str(no_server.port) in result.errors
 
 
-def test_item108_a_host_without_an_address_is_told_in_time(nobody):
-    nobody.address = f"no-such-host.invalid:{nobody.port}"
+def test_item108_a_host_without_an_address_is_reported_in_time(no_server):
+    no_server.address = f"no-such-host.invalid:{no_server.port}"
     started = time.monotonic()
-    result = muster(nobody, "ping", options=["--connect-timeout", "1"])
-    assert time.monotonic() - started < 10  # the system's resolver may take its time
+    result = muster(no_server, "ping", options=["--connect-timeout", "1"])
+    assert time.monotonic() - started < 10  # the system's resolver may be slow
     assert result.status == NO_SERVER
     assert "no-such-host.invalid" in result.errors
 
@@ -407,7 +407,7 @@ def test_the_older_server_of_torch_serves_all_but_queues():
     waiting = Background(done, server, "wait", "late")
     witness.set("late", "")
     assert waiting.result() == "ok"
-    refused = muster(server, "push", "queue", "1")  # it hangs up on the opcode
+    refused = muster(server, "push", "queue", "1")  # it disconnects on the opcode
     assert refused.status == FAILED and "no queues" in refused.errors, refused
     assert witness.get("key") == b"newer"
 

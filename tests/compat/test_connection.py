@@ -13,7 +13,7 @@ from peers import Background, RawClient, blob, connect, eventually, ms
 
 
 def test_item002_item012_a_client_of_2_4_needs_no_ping(server, store):
-    """2.4 cannot be installed beside 2.13: its part is played by hand, without a PING."""
+    """2.4 cannot be installed together with 2.13: raw messages without a PING replace it."""
     with RawClient(server) as old:
         old.send(
             b"\x04", blob(b"init/"), (1).to_bytes(8, "little")
@@ -32,7 +32,7 @@ def test_item002_item012_a_client_of_2_4_needs_no_ping(server, store):
 
 
 @pytest.mark.muster_only
-def test_item100_the_port_that_the_kernel_chose_is_told_and_works(server):
+def test_item100_the_port_that_the_kernel_chose_is_returned_and_works(server):
     assert server.port > 0
     assert re.fullmatch(rf"muster: serving on 127\.0\.0\.1:{server.port}", server.announced)
     store = connect(server)
@@ -62,7 +62,7 @@ def test_item103_under_torchrun_a_taken_port_turns_the_server_into_a_client(serv
     assert "server=<nullptr>" in repr(rank0)
     rank0.set("key", "value")
     assert connect(server).get("key") == b"value"
-    assert rank0.num_keys() == 2  # it counted itself in, and did not wait for the other
+    assert rank0.num_keys() == 2  # it counted itself, and did not wait for the other
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
@@ -75,7 +75,7 @@ def test_item105_every_spelling_of_the_host_reaches_a_server_on_all_addresses(st
 
 @pytest.fixture
 def reserved_port():
-    """A port that nobody listens on and nobody else gets; a server that may reuse addresses can."""
+    """A port without a listener that no other process gets; a server that may reuse addresses can."""
     with socket.socket() as holder:
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         holder.bind(("127.0.0.1", 0))
@@ -83,7 +83,7 @@ def reserved_port():
 
 
 class Nobody:
-    """Where a server will be, or never."""
+    """Where a server starts later, or never."""
 
     def __init__(self, port: int):
         self.host, self.port = "127.0.0.1", port
@@ -92,19 +92,19 @@ class Nobody:
 @pytest.mark.muster_only
 def test_item106_a_client_may_come_before_the_server(start_server, reserved_port):
     early = Background(connect, Nobody(reserved_port))
-    time.sleep(0.3)  # the claim is about time: several attempts are refused before anyone listens
+    time.sleep(0.3)  # the claim is about time: several attempts are refused before a server listens
     assert early.running
     server = start_server(f"127.0.0.1:{reserved_port}")
     early.result().set("key", "value")
     assert connect(server).get("key") == b"value"
 
 
-def test_item107_torch_says_whom_it_could_not_reach(reserved_port):
+def test_item107_torch_names_the_server_that_it_could_not_reach(reserved_port):
     started = time.monotonic()
     text = rf"^The client socket has timed out after 1000ms .* \(127\.0\.0\.1, {reserved_port}\)\.$"
     with pytest.raises(dist.DistNetworkError, match=text):
         connect(Nobody(reserved_port), connect_s=1)
-    assert time.monotonic() - started < 5  # up to twice the timeout, by torch's own retries
+    assert time.monotonic() - started < 5  # up to twice the timeout, because torch retries
 
 
 def test_item110_a_client_with_a_world_size_does_not_wait_for_the_world(server):
@@ -116,7 +116,7 @@ def test_item110_a_client_with_a_world_size_does_not_wait_for_the_world(server):
 
 
 @pytest.mark.parametrize("joining", [1, 2, 7])
-def test_item110_everybody_who_joins_is_counted(server, joining):
+def test_item110_every_client_that_joins_is_counted(server, joining):
     stores = [connect(server, world_size=7, wait_for_workers=True) for _ in range(joining)]
     with RawClient(server) as raw:
         raw.send(b"\x03", blob(b"init/"))
@@ -124,7 +124,7 @@ def test_item110_everybody_who_joins_is_counted(server, joining):
     assert stores[-1].num_keys() == 1
 
 
-def test_item111_a_world_of_nobody_is_refused(server):
+def test_item111_a_world_of_zero_is_refused(server):
     with pytest.raises(ValueError, match=r"^TCPStore world size cannot be 0$"):
         connect(server, world_size=0)
 
@@ -161,7 +161,7 @@ LEAVING = [
 
 @pytest.mark.parametrize("how", ["close", "reset"])
 @pytest.mark.parametrize("leave", LEAVING, ids=lambda leave: leave.__name__)
-def test_item112_whoever_leaves_disturbs_nobody(server, store, other, leave, how):
+def test_item112_clients_that_leave_disturb_no_others(server, store, other, leave, how):
     waiter = Background(store.get, "awaited").parked(store, server)
     for _ in range(20):
         raw = RawClient(server, validate=leave is not leave_before_the_handshake_is_over)
@@ -174,7 +174,7 @@ def test_item112_whoever_leaves_disturbs_nobody(server, store, other, leave, how
     assert connect(server).num_keys() == 1
 
 
-def test_item112_processes_that_are_killed_disturb_nobody(server, store, other, workers):
+def test_item112_killed_processes_disturb_no_others(server, store, other, workers):
     workers.start("park_until_killed", 3, port=server.port, ready="ready", never="never")
     waiter = Background(store.get, "awaited").parked(store, server)
     for value in other.multi_get([f"ready/{rank}" for rank in range(3)]):

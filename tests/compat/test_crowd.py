@@ -14,7 +14,7 @@ CROWD = 4096
 
 @pytest.fixture
 def many_descriptors():
-    """Room for a crowd's connections in this process; the server sees to its own."""
+    """Allows a crowd's connections in this process; the server raises its own limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     assert hard == resource.RLIM_INFINITY or hard > CROWD + 500, f"{hard} descriptors are too few"
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, CROWD + 500), hard))

@@ -1,6 +1,6 @@
 """Nodes that expect muster's coordinator, and find PyTorch's own server.
 
-They go on with the c10d backend, say so once, and meet PyTorch's rendezvous handlers there.
+They continue with the c10d backend, report that once, and meet PyTorch's rendezvous handlers there.
 """
 
 import json
@@ -32,7 +32,7 @@ FAILED = 1
 
 
 class CommandLineNode:
-    """`muster rendezvous` with the default backend. Follows the others into every round."""
+    """`muster rendezvous` with the default backend. Joins every round of the others."""
 
     kind = "muster"
 
@@ -93,7 +93,7 @@ class Meeting:
 
 @pytest.fixture
 def kind():
-    """Of PyTorch's two servers."""
+    """The kinds of PyTorch's server."""
     return "libuv"
 
 
@@ -118,7 +118,7 @@ def meet(kind, torch_nodes, tmp_path):
         server.stop()
 
 
-def assert_said_once(node: CommandLineNode, server) -> None:
+def assert_printed_once(node: CommandLineNode, server) -> None:
     assert node.warnings() == [f"muster: the server at {server.address} {SAID}"]
 
 
@@ -129,10 +129,10 @@ def test_nodes_of_both_kinds_agree(meet):
     results = [node.result() for node in nodes]
     assert_same_master(results, assert_one_round(nodes, results, 0))
     for node in nodes[::2]:
-        assert_said_once(node, meeting.server)
+        assert_printed_once(node, meeting.server)
 
 
-def test_late_nodes_are_followed_into_the_next_round_without_another_word(meet):
+def test_late_nodes_are_followed_into_the_next_round_without_another_message(meet):
     meeting = meet("2:4")
     members = [meeting.muster(1), meeting.torch(2)]
     results = [node.result() for node in members]
@@ -140,18 +140,18 @@ def test_late_nodes_are_followed_into_the_next_round_without_another_word(meet):
     assert_same_master(results, first)
 
     late = [meeting.muster(3), meeting.torch(4)]
-    # The member of muster's sees them, and goes; PyTorch's has to be told.
+    # muster's member sees them and leaves; PyTorch's needs a command.
     until_waiting(members[1:], 1)
     members[1].say("next")
     nodes = [*members, *late]
     results = [node.result() for node in nodes]
     assert_same_master(results, assert_one_round(nodes, results, 1))
     for node in nodes[::2]:
-        assert_said_once(node, meeting.server)
+        assert_printed_once(node, meeting.server)
 
 
 @on_either_server
-def test_the_server_goes_on_serving_its_clients(meet):
+def test_the_server_keeps_serving_its_clients(meet):
     meeting = meet("1:1")
     store = connect(meeting.server)
     store.set("before", "1")
@@ -163,7 +163,7 @@ def test_the_server_goes_on_serving_its_clients(meet):
 
 
 @on_either_server
-def test_status_says_that_there_is_no_coordinator(meet):
+def test_status_reports_that_there_is_no_coordinator(meet):
     meeting = meet("1:1")
     done = subprocess.run(
         [required("MUSTER_BIN"), "status", "--server", meeting.server.address],
@@ -191,7 +191,7 @@ def test_pytorchs_server_may_take_the_place_of_musters(tmp_path, torch_nodes):
         assert sorted(result["rank"] for result in results) == [0, 1]
         assert_same_master(results, results[0])
         for node in nodes:
-            assert_said_once(node, server)
+            assert_printed_once(node, server)
         del theirs
     finally:
         meeting.end()

@@ -13,7 +13,7 @@ AWKWARD_VALUES = [
     *(b"", b"\0", b"\xff\xfe", bytes(range(256)), b"-", b"/", b"refcount/", b"%41 b"),
     b"x" * 70_000,
 ]
-# Those that a careless reader would take for a deletion or for one of the file's own records.
+# Keys that a careless reader would read as a deletion or as one of the file's own records.
 AWKWARD_KEYS = ["-key3", "", "/", "-/key", "refcount/", "cleanup/", "ключ", "with space"]
 
 
@@ -76,13 +76,13 @@ def test_item027_item093_each_reads_the_keys_that_the_other_wrote(writer_and_rea
         assert reader.get("untouched") == b"stays"
 
 
-def test_item023_delete_of_an_unknown_key_says_true_on_both(writer_and_reader):
+def test_item023_delete_of_an_unknown_key_returns_true_on_both(writer_and_reader):
     for store in writer_and_reader:
         assert store.delete_key("never") is True
         assert store.check(["never"]) is False
 
 
-def test_item093_each_goes_on_with_the_numbers_of_the_other(writer_and_reader):
+def test_item093_each_continues_with_the_numbers_of_the_other(writer_and_reader):
     writer, reader = writer_and_reader
     assert writer.add("n", 5) == 5
     assert reader.add("n", -7) == -2
@@ -288,7 +288,7 @@ def test_item097_five_keys_are_six_with_the_count_of_users(path, start_muster):
     assert store.num_keys() == 6
     del store
     peer = start_muster()
-    assert peer.num_keys() == 7  # somebody has left: cleanup/ is there, too
+    assert peer.num_keys() == 7  # one store has been closed, so cleanup/ is there, too
     assert peer.list_keys() == [b"key", b"key0", b"key1", b"key2", b"key3"]
 
 
@@ -299,7 +299,7 @@ def test_muster_takes_the_lock_that_torch_takes(path, torch_store, muster):
         writer = Background(muster.set, "key", "value")
         time.sleep(
             0.3
-        )  # the claim is about time: nothing is written while somebody else has the lock
+        )  # the claim is about time: nothing is written while another process has the lock
         assert writer.running
         assert path.stat().st_size == size
         fcntl.flock(file, fcntl.LOCK_UN)
@@ -308,7 +308,7 @@ def test_muster_takes_the_lock_that_torch_takes(path, torch_store, muster):
 
 
 def test_torch_can_read_on_after_muster_met_a_record_that_was_cut_off(path, start_muster):
-    """A writer died in the middle of a record. Torch's own reader would spin on it for ever."""
+    """A writer died in the middle of a record. Torch's own reader would spin on it without end."""
     store = dist.FileStore(str(path))
     store.set("before", "1")
     with open(path, "ab") as file:

@@ -1,4 +1,4 @@
-"""Sizes: what just fits works, what does not costs one connection. Items 113 to 119."""
+"""Sizes: the largest valid size works, and a larger one closes the connection. Items 113 to 119."""
 
 import time
 
@@ -52,7 +52,7 @@ CALLS_WITH_A_KEY = {
 def test_item113_a_longer_key_ends_the_connection_that_sent_it(store, other, call):
     with pytest.raises(dist.DistNetworkError):
         call(store)
-        store.num_keys()  # writes have no answer: the next call tells
+        store.num_keys()  # writes have no answer: the next call fails
     with pytest.raises(dist.DistNetworkError):
         store.num_keys()
     assert "k" not in "".join(other.list_keys())
@@ -104,7 +104,7 @@ def test_item115_as_many_keys_as_are_allowed_work_in_one_request(store):
 
 
 @pytest.mark.muster_differs(
-    "PyTorch's server parses a long MULTI_SET anew with every 4 KiB: this takes minutes", run=False
+    "PyTorch's server parses a long MULTI_SET again with every 4 KiB: this takes minutes", run=False
 )
 def test_item115_a_waiter_for_as_many_keys_as_are_allowed_is_released(server, store, other):
     keys = [str(number) for number in range(KEYS_MAX)]
@@ -138,14 +138,14 @@ def test_item116_a_value_grown_by_append_beyond_the_limit_can_be_read(store, oth
     store.set("key", piece)
     store.append("key", piece)
     store.append("key", b"and a little more")
-    store.num_keys()  # an answer: the appends before it have been done
+    store.num_keys()  # an answer: the appends before it have been executed
     value = other.get("key")
     assert len(value) == 2 * VALUE_MAX + 17
     assert value == piece + piece + b"and a little more"
     assert other.multi_get(["key"]) == [value]
 
 
-def test_item117_a_request_that_comes_in_pieces_holds_nobody_up(server, store, other):
+def test_item117_a_request_that_comes_in_pieces_delays_no_other_client(server, store, other):
     key, value = blob(b"/slow"), blob(b"value")
     with RawClient(server) as raw:
         raw.send(b"\x01", key)

@@ -40,7 +40,7 @@ def test_item059_appends_of_many_clients_are_neither_lost_nor_torn(client, other
     def append(store, name):
         for number in range(times):
             store.append("key", f"<{name}:{number}>")
-        store.num_keys()  # an answer: everything before it has been done
+        store.num_keys()  # an answer: everything before it has been executed
 
     calls = [Background(append, client(), name) for name in range(clients)]
     for call in calls:
@@ -83,7 +83,7 @@ def test_item062_multi_get_waits_for_the_missing_key(server, store, other):
     assert reader.result() == [b"2", b"1"]
 
 
-def test_item062_multi_get_gives_up_after_the_timeout_of_the_store(client):
+def test_item062_multi_get_ends_at_the_timeout_of_the_store(client):
     store = client(timeout_s=0.1)
     store.set("a", "1")
     with pytest.raises(
@@ -120,7 +120,7 @@ def test_item064_a_multi_set_of_which_half_has_arrived_cannot_be_seen(server, st
     seen = []
 
     def look():
-        with RawClient(server) as raw:  # the half is with the server when this one has its answer
+        with RawClient(server) as raw:  # the server has the half when it answers this
             raw.ping()
         with pytest.raises(dist.DistStoreError):
             store.wait(["a"], ms(100))

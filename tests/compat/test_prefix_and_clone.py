@@ -26,7 +26,7 @@ def test_item088_a_clone_works_while_the_original_is_blocked(server, store):
 
 
 def test_item088_a_clone_takes_the_timeout_that_holds_now(store):
-    store.set_timeout(ms(1500))  # also the time that the clone has for connecting
+    store.set_timeout(ms(1500))  # also the time that the clone has to connect
     clone = store.clone()
     store.set_timeout(ms(60_000))
     with pytest.raises(dist.DistStoreError, match=r"^wait timeout after 1500ms, keys: /key$"):
@@ -78,7 +78,7 @@ def test_item090_every_operation_works_under_a_prefix(server, store, other, dept
     assert (prefixed.add("n", 2), store.get(f"{prefix}n")) == (2, b"2")
     assert prefixed.compare_set("key", "inside", "new") == b"new"
     prefixed.append("key", "er")
-    prefixed.num_keys()  # an answer: the append before it has been done
+    prefixed.num_keys()  # an answer: the append before it has been executed
     assert store.get(f"{prefix}key") == b"newer"
     prefixed.multi_set(["a", "b"], ["1", "2"])
     assert prefixed.multi_get(["b", "a"]) == [b"2", b"1"]

@@ -1,4 +1,4 @@
-"""What the store is for: process groups and rendezvous of real PyTorch jobs."""
+"""Process groups and rendezvous of real PyTorch jobs, which use the store."""
 
 import concurrent.futures
 
@@ -16,7 +16,7 @@ WORLD = 4
 @pytest.mark.parametrize("how", ["tcp", "env", "store", "prefix", "clone"])
 def test_four_gloo_processes_reduce_and_meet(server, workers, how):
     sums = workers.run("process_group", WORLD, world_size=WORLD, port=server.port, how=how)
-    expected = [10.0, 60.0, *map(float, range(WORLD))]  # 1+2+3+4, 0+10+20+30, and everybody's rank
+    expected = [10.0, 60.0, *map(float, range(WORLD))]  # 1+2+3+4, 0+10+20+30, and the rank of each
     assert sums == [expected] * WORLD
     assert connect(server).num_keys() > 0
 
@@ -30,7 +30,7 @@ def test_one_server_serves_one_group_after_the_other_under_different_prefixes(se
 
 
 def test_the_shared_state_of_torchrun_lives_on_the_server(server):
-    """The backend under `--rdzv-backend=c10d`: compare-and-set on one key, fenced by a token."""
+    """The backend of `--rdzv-backend=c10d`: compare-and-set on one key, fenced by a token."""
     mine = C10dRendezvousBackend(connect(server), "run")
     theirs = C10dRendezvousBackend(connect(server), "run")
     assert mine.get_state() is None
@@ -72,7 +72,7 @@ def test_two_agents_of_torchrun_find_each_other(server):
 
 
 def test_a_monitored_wait_in_slices_is_answered(server, store, other):
-    """Process groups wait in slices of seconds and cancel each; here they are of milliseconds."""
+    """Process groups wait in slices of seconds and cancel each one; here they are milliseconds."""
 
     def wait_in_slices():
         for slices in range(10_000):

@@ -32,7 +32,7 @@ def test_item068_elements_are_any_bytes(store):
     assert store.queue_len("queue") == 0
 
 
-def test_item069_a_pop_that_must_not_wait_says_that_there_is_nothing(store):
+def test_item069_a_pop_that_must_not_wait_reports_an_empty_queue(store):
     with pytest.raises(dist.QueueEmptyError, match=r"^queue is empty$"):
         store.queue_pop("queue", block=False)
     store.queue_push("queue", "1")
@@ -62,7 +62,7 @@ def test_item071_a_push_releases_a_pop_that_waits(server, store, other):
     assert other.queue_len("queue") == 0
 
 
-def test_item072_a_pop_gives_up_after_the_timeout_of_the_store(client):
+def test_item072_a_pop_ends_at_the_timeout_of_the_store(client):
     store = client(timeout_s=0.1)
     with pytest.raises(dist.DistStoreError, match=r"^wait timeout after 100ms, keys: /queue$"):
         store.queue_pop("queue")
@@ -83,7 +83,7 @@ def test_item073_one_push_releases_the_pop_that_has_waited_longest(server, clien
     "PyTorch's server keeps a released waiter in the queue's list, and releases it again falsely",
     torch_answers="DID NOT RAISE",
 )
-def test_item074_a_push_does_not_release_one_who_has_long_gone_on(server, client, other):
+def test_item074_a_push_does_not_release_a_client_that_has_stopped_waiting(server, client, other):
     store = client(timeout_s=3)
     popper = Background(store.queue_pop, "queue").parked(store, server)
     other.queue_push("queue", "1")
@@ -92,12 +92,12 @@ def test_item074_a_push_does_not_release_one_who_has_long_gone_on(server, client
     other.queue_push("queue", "2")
     assert other.queue_len("queue") == 1
     with pytest.raises(dist.DistStoreError, match="^wait timeout after 3000ms, keys: /unrelated$"):
-        waiter.result()  # after a false release: an empty value
+        waiter.result()  # after a wrong release: an empty value
 
 
 @pytest.mark.parametrize("leave", ["close", "reset", "cancel"])
 @pytest.mark.muster_differs(
-    "PyTorch's server releases nobody else when the released waiter leaves",
+    "PyTorch's server releases no other waiter when the released one leaves",
     torch_answers="^wait timeout after 3000ms, keys: /queue$",
 )
 def test_item075_if_the_released_waiter_leaves_the_next_one_gets_the_element(
@@ -186,18 +186,18 @@ def test_every_element_is_popped_once_however_many_pop(client, other):
         for number in range(each):
             store.queue_push("queue", f"{name}:{number}")
 
-    def pop_until_told_to_stop(store):
+    def pop_until_stopped(store):
         popped = []
         while True:
             try:
                 element = store.queue_pop("queue")
             except dist.QueueEmptyError:
-                continue  # somebody else was faster: torch's pop is a wait and then a try
+                continue  # another client was faster: torch's pop is a wait and then an attempt
             if element == b"stop":
                 return popped
             popped.append(element.decode())
 
-    popping = [Background(pop_until_told_to_stop, client()) for _ in range(poppers)]
+    popping = [Background(pop_until_stopped, client()) for _ in range(poppers)]
     pushing = [Background(push, client(), name) for name in range(pushers)]
     for call in pushing:
         call.result()

@@ -1,4 +1,4 @@
-"""Answers that cross with cancellations: whatever comes of a call, the stream stays in step."""
+"""Answers that cross with cancellations: whatever a call returns, the stream stays in step."""
 
 import random
 import time
@@ -14,10 +14,10 @@ BUDGET_S = 10.0
 
 
 class Crossings:
-    """Aims one client's deed at the moment in which another client's call gives up.
+    """Aims one client's action at the moment in which another client's call times out.
 
-    The aim is corrected after every round, so that about half of the shots come too early and half
-    too late: many of them cross on the wire.
+    The aim is corrected after every round, so that about half of the actions come too early and half too late: many of
+    them cross on the wire.
     """
 
     def __init__(self, timeout_ms: int, seed: int):
@@ -36,7 +36,7 @@ class Crossings:
             yield number
 
     def shoot(self, call, deed) -> bool:
-        """Runs `call` and, close to its end, `deed`; whether `call` came to a good end."""
+        """Runs `call` and, close to its end, `deed`. Returns whether `call` succeeded."""
         delay = max(0.0, self._delay_s + self._random.uniform(-1, 1) * self._timeout_ms / 4000)
         fire_at = time.monotonic() + delay
 
@@ -69,7 +69,7 @@ def test_sets_that_cross_with_timeouts_leave_the_stream_in_step(store, other, ti
             lambda key=key: store.wait([key], ms(timeout_ms)),
             lambda key=key, number=number: other.set(key, f"value{number}"),
         )
-        # A byte too many or too few would be taken for the beginning of these answers.
+        # A byte too many or too few would change these answers.
         assert store.add("rounds", 1) == number + 1
         assert store.get(key) == f"value{number}".encode()
     assert store.num_keys() == other.num_keys() == crossings.in_time + crossings.too_late + 1
@@ -96,10 +96,10 @@ def test_pushes_that_cross_with_timeouts_lose_no_element(client, other):
 
         def push(number=number):
             other.queue_push("queue", str(number))
-            other.num_keys()  # an answer: the push before it has been done
+            other.num_keys()  # an answer: the push before it has been executed
 
         crossings.shoot(lambda: popped.append(int(store.queue_pop("queue"))), push)
-        if len(popped) == number:  # it gave up: the element must still be there
+        if len(popped) == number:  # it timed out: the element must still be there
             popped.append(int(store.queue_pop("queue", block=False)))
         assert popped[-1] == number
         assert store.queue_len("queue") == 0
@@ -142,7 +142,7 @@ def test_many_clients_giving_up_at_once_stay_in_step(client, other):
 
 
 def test_deletes_and_sets_between_a_wait_and_its_get_never_break_the_stream(store, other):
-    """Torch's get is a WAIT and then a GET: in between the key may go. The value is then empty."""
+    """Torch's get is a WAIT and then a GET: the key may be deleted in between. Then the value is empty."""
 
     def flicker(times):
         for _ in range(times):

@@ -1,7 +1,7 @@
-"""What PyTorch 2.13 itself does where muster leans on it, or differs from it on purpose.
+"""The behaviour of PyTorch 2.13 itself where muster depends on it, or differs from it on purpose.
 
-Nothing of muster's is involved, so no test here is named after an item of the checklist. A failure
-means that PyTorch has changed, and that docs/reference/protocol.md has to be read again.
+muster is not involved, so no test here is named after an item of the checklist. A failure means that PyTorch has
+changed, and that docs/reference/protocol.md must be checked.
 """
 
 import inspect
@@ -31,7 +31,7 @@ def test_the_reference_is_2_13():
 
 
 def test_every_operation_of_torchs_client_is_known_here():
-    """A new public method would be a new operation, perhaps with an opcode of its own."""
+    """A new public method would be a new operation, perhaps with its own opcode."""
     operations = """
         add append barrier check clone compare_set delete_key get has_extended_api list_keys
         multi_get multi_set num_keys queue_len queue_pop queue_push set set_timeout timeout wait
@@ -54,7 +54,7 @@ def test_torchs_list_keys_cannot_show_keys_that_are_no_text(store):
     store.set(b"\xff", "")
     with pytest.raises(UnicodeDecodeError):
         store.list_keys()
-    assert store.num_keys() == 1  # the answer was read to its end
+    assert store.num_keys() == 1  # the answer was read completely
 
 
 def test_a_prefix_does_not_pass_its_timeout_on_to_its_barrier(server, store):
@@ -73,7 +73,7 @@ def test_a_prefix_needs_a_store():
         dist.PrefixStore("p", None)
 
 
-def test_torch_gives_up_at_once_if_the_timeout_is_0(store):
+def test_torch_times_out_at_once_if_the_timeout_is_0(store):
     with pytest.raises(dist.DistStoreError, match=r"^wait timeout after 0ms, keys: /key$"):
         store.wait(["key"], ms(0))
     assert store.num_keys() == 0
@@ -155,7 +155,7 @@ def test_torchs_hash_store_does_not_wake_on_add():
     assert time.monotonic() - started > 0.5
 
 
-def test_torchs_hash_store_says_wait_timeout():
+def test_torchs_hash_store_reports_wait_timeout():
     store = dist.HashStore()
     store.set_timeout(ms(100))
     with pytest.raises(dist.DistStoreError, match=r"^Wait timeout$"):

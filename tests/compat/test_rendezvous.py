@@ -56,8 +56,8 @@ def test_rdzv170_late_nodes_of_both_kinds_are_let_in(meeting):
         node.say("next")
     nodes = early + late
     results = [node.result() for node in nodes]
-    # Rank 0 is muster's, publishes in every round, and kept its store: even those of PyTorch's
-    # nodes agree that never look again.
+    # Rank 0 is muster's, publishes in every round, and kept its store: even PyTorch's nodes agree, which never look
+    # again.
     assert_same_master(results, assert_one_round(nodes, results, 1))
 
 
@@ -89,7 +89,7 @@ def test_rdzv136_rdzv170_a_killed_rank_0_is_replaced_by_a_spare(meeting, victim_
     first = assert_one_round(nodes, results, 1)
     assert heir == first
     assert_same_master([newcomer], first)
-    # Muster's old nodes follow the heir; PyTorch's keep the address of the dead.
+    # muster's old nodes follow the new rank 0; PyTorch's keep the address of the dead one.
     assert_same_master([result for result in old if result["kind"] == "muster"], first)
     assert {master(result) for result in old if result["kind"] == "torch"} == {master(dead)}
     assert master(dead) != master(first)
@@ -127,7 +127,7 @@ def test_rdzv170_closing_by_muster_reaches_pytorch_and_the_reason_survives_it(me
     assert spare.outcome()["error"] == "RendezvousGracefulExitError"
     for torch in nodes[1::2]:
         eventually(lambda node=torch: node.ask("closed")["closed"], "PyTorch knows that it is closed")
-        # It takes itself out before it notices, and so rewrites what muster has written.
+        # It removes itself before it notices, and so rewrites what muster has written.
         assert torch.name in meeting.members()
         assert torch.try_("next")["error"] == "RendezvousClosedError"
         assert torch.name not in meeting.members()
@@ -137,7 +137,7 @@ def test_rdzv170_closing_by_muster_reaches_pytorch_and_the_reason_survives_it(me
         assert f'{muster.name}: the disk of "node 1" is full' in outcome["message"]
 
 
-def test_rdzv170_round_after_round_whoever_leaves_first(meeting):
+def test_rdzv170_round_after_round_whichever_node_leaves_first(meeting):
     meeting.limits(4, 8, **LAST_CALL)
     nodes = [meeting.add(kind, last) for last, kind in enumerate(KINDS * 4, start=1)]
     results = all_next(nodes)

@@ -1,9 +1,8 @@
 """The master address in rendezvous of PyTorch's and muster's nodes, when rank 0 changes.
 
-A rank 0 of PyTorch 2.6 to 2.13 publishes its address only in the round in which it starts its
-store, and all of its nodes keep the first address that they are given. Muster's publish in every
-round, and look for the address of the present rank 0. What PyTorch itself gets wrong is asserted
-too, under the name `upstream`: if that is repaired one day, muster can be simpler.
+A rank 0 of PyTorch 2.6 to 2.13 publishes its address only in the round in which it starts its store, and all of its
+nodes keep their first address. muster's nodes publish in every round, and look for the address of the present rank 0.
+PyTorch's own error is asserted, too, under the name `upstream`: if PyTorch fixes it, muster can be simpler.
 """
 
 from peers import eventually
@@ -36,8 +35,8 @@ def test_rdzv137_late_nodes_under_a_rank_0_of_pytorch_get_a_live_master(meeting)
     assert {result["round"] for result in (rank_0, *muster)} == {1}
     assert_same_master(muster, rank_0)
     assert is_served(rank_0)
-    # PyTorch's rank 0 publishes its address only in the round in which it started its store. A new
-    # node of PyTorch looks in the present round alone, until the store's timeout ends it.
+    # PyTorch's rank 0 publishes its address only in the round in which it started its store. A new PyTorch node looks
+    # only in the present round, until the store's timeout.
     upstream = late[1].outcome()
     assert upstream["error"] == "DistStoreError", upstream
 
@@ -57,13 +56,12 @@ def test_rdzv135_a_newcomer_that_sorts_first_is_followed_by_muster(meeting):
     first = assert_one_round(nodes, results, 1)
     old_muster, upstream, _, new_torch = results
     assert_same_master([old_muster, new_torch], first)
-    # An old node of PyTorch goes on with the address that it got first: its workers are sent to
-    # another store than everybody else's.
+    # An old PyTorch node keeps its first address: its workers use another store than all others.
     assert master(upstream) == master(before) != master(first)
 
 
 def test_rdzv137_a_rank_0_of_pytorch_that_missed_a_round_is_followed_when_it_is_back(meeting):
-    """It does not publish again, and the last one who did was its deputy, who is still there."""
+    """It does not publish again. The last node that did was its deputy, which is still there."""
     meeting.limits(2, 3, **QUICK, **LAST_CALL)
     away, deputy, muster = nodes = [
         meeting.add("torch", 1),
@@ -75,7 +73,7 @@ def test_rdzv137_a_rank_0_of_pytorch_that_missed_a_round_is_followed_when_it_is_
     assert_same_master(results, before)
 
     away.pause()
-    eventually(lambda: away.name not in meeting.members(), "it is taken for dead", ROUND_S)
+    eventually(lambda: away.name not in meeting.members(), "it is declared lost", ROUND_S)
     present = [deputy, muster]
     results = all_next(present)
     assert_same_master(results, assert_one_round(present, results, 1))
@@ -90,4 +88,4 @@ def test_rdzv137_a_rank_0_of_pytorch_that_missed_a_round_is_followed_when_it_is_
     assert master(first) == master(before)
     _, upstream, follower = results
     assert_same_master([follower], first)
-    assert master(upstream) != master(first)  # the deputy goes on as if it were still rank 0
+    assert master(upstream) != master(first)  # the deputy continues as if it were still rank 0

@@ -1,5 +1,4 @@
-"""`muster run` starts training scripts of real PyTorch: DDP with Gloo, and what is told when they
-fail."""
+"""`muster run` starts training scripts of real PyTorch: DDP with Gloo, and the reports of failures."""
 
 import json
 import re
@@ -12,7 +11,7 @@ pytestmark = pytest.mark.muster_only
 
 
 def failure_report(agent) -> dict:
-    """Rank to block of the agent's report; the key "root" is the block of the root cause."""
+    """Maps each rank to its block of the agent's report; the key "root" is the block of the root cause."""
     output = agent.output()
     assert output.count("ChildFailedError") == 1, output
     _, report = output.split("ChildFailedError")
@@ -28,7 +27,7 @@ def rank_of(block: str) -> int:
 
 @pytest.mark.parametrize("workers, method", [(1, "env"), (4, "env"), (2, "tcp")])
 def test_launch062_launch063_launch064_ddp_trains_on_one_node(job, workers, method):
-    """The workers meet in the launcher's own store, whether told by `env://` or by `tcp://`."""
+    """The workers meet in the launcher's own store, through `env://` or `tcp://`."""
     agent = job.muster(
         "alone",
         "--standalone",
@@ -36,11 +35,11 @@ def test_launch062_launch063_launch064_ddp_trains_on_one_node(job, workers, meth
         *job.training("--method", method),
     )
     job.assert_all_ended_well(agent)
-    trained = job.told("trained")
-    assert sorted(said["rank"] for said in trained) == list(range(workers))
-    assert {said["world_size"] for said in trained} == {workers}
-    assert len({tuple(said["weights"]) for said in trained}) == 1
-    assert all(said["elastic"] for said in job.told("trains"))
+    trained = job.reported("trained")
+    assert sorted(printed["rank"] for printed in trained) == list(range(workers))
+    assert {printed["world_size"] for printed in trained} == {workers}
+    assert len({tuple(printed["weights"]) for printed in trained}) == 1
+    assert all(printed["elastic"] for printed in job.reported("trains"))
 
 
 def test_launch079_launch080_a_script_that_fails_in_rank_2_is_named(job):
@@ -48,8 +47,8 @@ def test_launch079_launch080_a_script_that_fails_in_rank_2_is_named(job):
         "alone", "--standalone", "--nproc-per-node=3", *job.training("--fail-rank", "2")
     )
     assert agent.ended() == 1
-    assert [said["rank"] for said in job.told("fails")] == [2]
-    assert not job.told("trained")
+    assert [printed["rank"] for printed in job.reported("fails")] == [2]
+    assert not job.reported("trained")
     report = failure_report(agent)
     assert report.keys() == {0, 1, "root"}, "the others fall with it"
     assert rank_of(report["root"]) == 2, agent.output()
@@ -69,18 +68,18 @@ def test_launch085_launch102_the_trace_of_a_recorded_failure_is_reported_and_han
     root = failure_report(agent)["root"]
     assert rank_of(root) == 2, agent.output()
     assert "  traceback : Traceback (most recent call last):\n    File" in root
-    assert "ValueError: rank 2 was told to fail at step 2" in root
+    assert "ValueError: rank 2 must fail at step 2" in root
     error_file = re.search(r"(?m)^  error_file: (\S+)$", root).group(1)
     assert error_file.endswith("/attempt_0/2/error.json")
 
     error = json.loads(handed_on.read_text())["message"]
     assert error["errorCode"] == 1
-    assert error["message"] == "ValueError: rank 2 was told to fail at step 2"
+    assert error["message"] == "ValueError: rank 2 must fail at step 2"
     assert "training.py" in error["extraInfo"]["py_callstack"]
 
 
 def test_launch085_both_nodes_report_the_recorded_failure_of_one(job):
-    """Rank 2 is on the second node. The first has it from the second, trace and all."""
+    """Rank 2 is on the second node. The first node receives its failure with the trace."""
     agents = [
         job.muster(
             f"node{node}",
@@ -94,8 +93,8 @@ def test_launch085_both_nodes_report_the_recorded_failure_of_one(job):
         for node in (1, 2)
     ]
     assert [agent.ended() for agent in agents] == [1, 1]
-    assert {said["agent"] for said in job.told("fails")} == {"node2"}
+    assert {printed["agent"] for printed in job.reported("fails")} == {"node2"}
     for agent in agents:
         root = failure_report(agent)["root"]
         assert rank_of(root) == 2, agent.output()
-        assert "ValueError: rank 2 was told to fail at step 2" in root
+        assert "ValueError: rank 2 must fail at step 2" in root

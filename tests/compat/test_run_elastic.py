@@ -1,5 +1,5 @@
-"""Nodes of `muster run` come and go while real PyTorch trains: the job goes on with those who are
-there, and each attempt begins with an empty store."""
+"""Nodes of `muster run` come and go while real PyTorch trains. The job continues with the present nodes, and each
+attempt begins with an empty store."""
 
 import pytest
 
@@ -7,7 +7,7 @@ pytestmark = pytest.mark.muster_only
 
 
 def start_node(job, number: int, *options: str, hosts: bool, training: list):
-    """A node that is found at 127.0.0.<number>: the ranks of nodes are in that order."""
+    """Starts a node at 127.0.0.<number>: the ranks of nodes are in that order."""
     return job.muster(
         f"node{number}",
         f"--rdzv-endpoint={job.endpoint}",
@@ -18,8 +18,9 @@ def start_node(job, number: int, *options: str, hosts: bool, training: list):
     )
 
 
-def kill_one_of_two(job, victim: int, *options: str, loss_is_told: bool) -> list[dict]:
-    """SIGKILL of an agent while all train. What the other's workers say once they train again."""
+def kill_one_of_two(job, victim: int, *options: str, loss_is_reported: bool) -> list[dict]:
+    """SIGKILL of an agent while all workers train. Returns what the other node's workers write once they train again.
+    """
     survivor = 3 - victim
     enough = job.directory / "enough"
     agents = {
@@ -35,9 +36,9 @@ def kill_one_of_two(job, victim: int, *options: str, loss_is_told: bool) -> list
     }
     before = job.until_training_with({"node1", "node2"})
     workers = len(before)
-    killed = {said["pid"] for said in before if said["agent"] == f"node{victim}"}
+    killed = {printed["pid"] for printed in before if printed["agent"] == f"node{victim}"}
     agents[victim].kill()
-    if loss_is_told:
+    if loss_is_reported:
         # keep_alive_interval x keep_alive_max_attempt (3) + 2 s
         job.until(
             lambda: "muster: begins again: round 0 has lost "
@@ -47,31 +48,31 @@ def kill_one_of_two(job, victim: int, *options: str, loss_is_told: bool) -> list
         )
     after = job.until_training_with({f"node{survivor}"})
     assert not killed & set(job.processes()), "workers have outlived their agent"
-    assert {said["group_world_size"] for said in after} == {1}
+    assert {printed["group_world_size"] for printed in after} == {1}
     assert len(after) == workers // 2
     enough.touch()
     job.assert_all_ended_well(agents[survivor])
-    assert {said["agent"] for said in job.told("trained")} == {f"node{survivor}"}
+    assert {printed["agent"] for printed in job.reported("trained")} == {f"node{survivor}"}
     return after
 
 
 @pytest.mark.parametrize("victim, workers", [(1, 2), (2, 1)])
-def test_launch093_launch099_launch154_those_who_are_left_train_on_without_a_killed_node(
+def test_launch093_launch099_launch154_the_surviving_nodes_train_on_without_a_killed_node(
     job, victim, workers
 ):
-    """Their workers fail with their peers'. That is no failure of theirs, and costs no restart."""
+    """Their workers fail because their peers fail. That failure is not theirs, and costs no restart."""
     after = kill_one_of_two(
-        job, victim, f"--nproc-per-node={workers}", "--max-restarts=0", loss_is_told=True
+        job, victim, f"--nproc-per-node={workers}", "--max-restarts=0", loss_is_reported=True
     )
-    assert {said["attempt"] for said in after} == {0}
+    assert {printed["attempt"] for printed in after} == {0}
 
 
 def test_launch099_with_c10d_the_loss_of_node_0_costs_a_restart(job):
-    """There nobody is told of it before the heartbeats stop. The workers' failure comes first."""
+    """On c10d no node is notified before the heartbeats stop. The failure of workers comes first."""
     after = kill_one_of_two(
-        job, 1, "--rdzv-backend=c10d", "--max-restarts=1", loss_is_told=False
+        job, 1, "--rdzv-backend=c10d", "--max-restarts=1", loss_is_reported=False
     )
-    assert {said["attempt"] for said in after} == {1}
+    assert {printed["attempt"] for printed in after} == {1}
 
 
 def test_launch098_a_job_grows_from_one_node_to_three_while_it_trains(job):
@@ -87,15 +88,15 @@ def test_launch098_a_job_grows_from_one_node_to_three_while_it_trains(job):
             training=job.training("--until", enough),
         )
 
-    agents = [start(3)]  # will be the last in rank, and serves the others
+    agents = [start(3)]  # is the last in rank, and serves the others
     job.until_training_with({"node3"})
     agents += [start(1), start(2)]
     grown = job.until_training_with({"node1", "node2", "node3"})
-    assert {said["world_size"] for said in grown} == {3}
-    assert {said["attempt"] for said in grown} == {0}
+    assert {printed["world_size"] for printed in grown} == {3}
+    assert {printed["attempt"] for printed in grown} == {0}
     enough.touch()
     job.assert_all_ended_well(*agents)
-    assert {(said["agent"], said["rank"], said["world_size"]) for said in job.told("trained")} == {
+    assert {(printed["agent"], printed["rank"], printed["world_size"]) for printed in job.reported("trained")} == {
         (f"node{number}", number - 1, 3) for number in (1, 2, 3)
     }
     for agent in agents:
@@ -112,8 +113,8 @@ def test_launch087_launch100_an_attempt_does_not_see_the_keys_of_the_one_before(
         *job.training("--leave-key"),
     )
     job.assert_all_ended_well(agent)
-    assert [said["attempt"] for said in job.told("left the key")] == [0]
-    (looked,) = job.told("looked for the key")
+    assert [printed["attempt"] for printed in job.reported("left the key")] == [0]
+    (looked,) = job.reported("looked for the key")
     assert looked["attempt"] == 1
     assert looked["found"] is False
-    assert [said["attempt"] for said in job.told("trained")] == [1]
+    assert [printed["attempt"] for printed in job.reported("trained")] == [1]

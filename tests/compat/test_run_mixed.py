@@ -1,5 +1,5 @@
-"""One job, two launchers: nodes of `muster run` and of torchrun train together, whoever serves the
-store, and give their workers the same environment."""
+"""One job, two launchers: nodes of `muster run` and of torchrun train together, whichever serves the store, and give
+their workers the same environment."""
 
 import json
 import pathlib
@@ -14,7 +14,7 @@ ENVIRONMENT = peers.HERE / "environment.py"
 
 # These depend on chance: the kernel's choice, and a random name.
 BY_CHANCE = {"TORCHELASTIC_ERROR_FILE", "MASTER_PORT"}
-# By this muster knows the processes that its workers have started.
+# muster recognises the processes of its workers by this variable.
 OF_MUSTER = {"MUSTER_AGENT"}
 
 
@@ -27,8 +27,8 @@ def start(job, launcher: str, *words):
 
 
 def start_both(job, host: str, first: str, *words) -> list:
-    """With c10d: `host` serves the rendezvous. The order of addresses makes `first` node 0, which
-    serves the workers' store."""
+    """With c10d: `host` serves the rendezvous. The order of addresses makes `first` node 0, which serves the workers'
+    store."""
     return [
         start(
             job,
@@ -47,23 +47,23 @@ def start_both(job, host: str, first: str, *words) -> list:
 
 @pytest.mark.parametrize("host", LAUNCHERS)
 def test_a_torchrun_node_and_a_muster_node_are_one_job(job, host):
-    """Each serves something. Where one serves everything is told with fixed nodes, below."""
+    """Each launcher serves something. The tests with fixed nodes below have one that serves everything."""
     first = other(host)
     agents = start_both(job, host, first, *job.training())
     job.assert_all_ended_well(*agents)
-    trained = {said["rank"]: said for said in job.told("trained")}
-    assert {rank: said["agent"] for rank, said in trained.items()} == {0: first, 1: other(first)}
+    trained = {printed["rank"]: printed for printed in job.reported("trained")}
+    assert {rank: printed["agent"] for rank, printed in trained.items()} == {0: first, 1: other(first)}
     assert trained[0]["weights"] == trained[1]["weights"]
 
 
 def test_workers_that_fail_on_torchruns_node_are_started_again_on_both(job):
-    """muster is node 0. torchrun would give the next attempt the store with the last one's keys."""
+    """muster is node 0. With torchrun there, the next attempt would get the store with the old keys."""
     agents = start_both(
         job, "torchrun", "muster", "--max-restarts=1", *job.training("--fail-rank", "1")
     )
     job.assert_all_ended_well(*agents)
-    assert [said["agent"] for said in job.told("fails")] == ["torchrun"]
-    trained = {said["agent"]: said for said in job.told("trained")}
+    assert [printed["agent"] for printed in job.reported("fails")] == ["torchrun"]
+    trained = {printed["agent"]: printed for printed in job.reported("trained")}
     assert trained["torchrun"]["attempt"] == 1
     assert trained["torchrun"]["weights"] == trained["muster"]["weights"]
 
@@ -85,8 +85,8 @@ def test_launch069_launch073_fixed_nodes_of_both_launchers_are_one_job(job, firs
         )
         for rank, launcher in enumerate((first, other(first)))
     ]
-    said = job.until_training_with(set(LAUNCHERS))
-    assert {line["rank"]: line["agent"] for line in said} == {
+    printed = job.until_training_with(set(LAUNCHERS))
+    assert {line["rank"]: line["agent"] for line in printed} == {
         0: first,
         1: first,
         2: other(first),
@@ -99,7 +99,7 @@ def test_launch069_launch073_fixed_nodes_of_both_launchers_are_one_job(job, firs
     }
     enough.touch()
     job.assert_all_ended_well(*agents)
-    assert sorted(line["rank"] for line in job.told("trained")) == [0, 1, 2]
+    assert sorted(line["rank"] for line in job.reported("trained")) == [0, 1, 2]
 
 
 def stored_by_agents(endpoint: str) -> dict:

@@ -1,4 +1,4 @@
-"""PyTorch's own timers, in a worker of `muster run`: its client speaks to our watchdog."""
+"""PyTorch's own timers in a worker of `muster run`: its client uses our watchdog."""
 
 import re
 
@@ -24,7 +24,7 @@ def test_launch135_launch136_pytorchs_client_sets_timers_that_count(job):
         "watched", "--standalone", "--max-restarts=1", script, TORCHELASTIC_ENABLE_FILE_TIMER="1"
     )
     job.assert_all_ended_well(agent)
-    said = agent.output()
-    assert re.search(r"timer 'too late' of pid \d+ has expired: SIGKILL is sent", said), said
-    assert "in time" not in said
-    assert said.count("came back") == 1
+    printed = agent.output()
+    assert re.search(r"timer 'too late' of pid \d+ has expired: SIGKILL is sent", printed), printed
+    assert "in time" not in printed
+    assert printed.count("came back") == 1

@@ -1,6 +1,6 @@
 """The serialized rendezvous state: torch's classes and Python's pickle against muster's codec.
 
-Items 160 to 163, 167 and 168 of the rendezvous checklist, with states that PyTorch has built.
+Items 160 to 163, 167 and 168 of the rendezvous checklist, with states built by PyTorch.
 """
 
 import base64
@@ -53,7 +53,7 @@ class StatePeer:
     """muster's codec in its own process (state_peer.cc)."""
 
     class Error(Exception):
-        """Why the peer refused."""
+        """The peer's error."""
 
     def __init__(self, directory: pathlib.Path):
         log = directory / f"state-peer-{time.monotonic_ns()}.log"
@@ -93,7 +93,7 @@ def triple(node: _NodeDesc) -> list:
 
 
 def described(state: _RendezvousState) -> dict:
-    """What muster should say about it, attributes that it does not know left out."""
+    """The expected output of muster, without unknown attributes."""
     times = [state.deadline, *state.last_heartbeats.values()]
     return {
         "round": state.round,
@@ -161,11 +161,11 @@ def test_rdzv161_python_reads_what_muster_writes(muster, size):
 
 @pytest.mark.parametrize("size", SIZES)
 def test_rdzv161_the_pure_python_unpickler_reads_it_too(muster, size):
-    """It checks frames and the memo more strictly than the one in C."""
+    """It checks frames and the memo more strictly than the C version."""
     state = state_of(size)
     content = muster.encode(described(state))
     assert_same(pickle._Unpickler(io.BytesIO(content)).load(), state)
-    pickletools.dis(content, out=io.StringIO())  # raises on what does not add up
+    pickletools.dis(content, out=io.StringIO())  # raises if they do not match
 
 
 def test_rdzv161_there_and_back_and_there_again(muster):
@@ -225,7 +225,7 @@ def test_rdzv168_naive_times_are_noticed_and_kept(muster):
     assert vars(pickle.loads(muster.encode(decoded))) == vars(state)
 
 
-def test_states_of_old_releases_can_be_told_apart(muster):
+def test_states_of_old_releases_can_be_distinguished(muster):
     state = state_of(2)
     state.redundancy_list = set()
     expected = described(state)
@@ -240,7 +240,7 @@ def test_states_of_old_releases_can_be_told_apart(muster):
         muster.decode(hidden)
 
 
-def test_torch_hands_on_who_closed_it(muster):
+def test_torch_passes_on_which_node_closed_it(muster):
     state = described(state_of(1)) | {"closed": True, "closed_by": "host_1_0: workers failed"}
     in_torch = pickle.loads(muster.encode(state))
     in_torch.round += 1
@@ -279,7 +279,7 @@ def test_times_of_all_years_are_the_same_on_both_sides(muster):
 
 
 def test_mutated_pickles_mean_the_same_or_are_refused(muster):
-    """Muster may refuse what Python takes; but what it takes, Python reads as the same state."""
+    """muster may refuse what Python accepts. What muster accepts, Python reads as the same state."""
     draw = random.Random(3)
     original = pickle.dumps(state_of(2))
     taken = 0
@@ -291,7 +291,7 @@ def test_mutated_pickles_mean_the_same_or_are_refused(muster):
         except StatePeer.Error:
             continue
         taken += 1
-        # Nothing can be run: muster has found none but the allowed classes.
+        # Nothing can be executed: muster has found only the allowed classes.
         state = pickle.loads(bytes(content))
         known = {name: value for name, value in decoded.items() if not name.startswith("unknown")}
         wanted = described(state)

@@ -5,7 +5,7 @@ import torch.distributed as dist
 
 from peers import Background, connect
 
-# Bytes that a careless server would take for an end, for a length or for an encoding error.
+# Bytes that a careless server would read as an end, a length or an encoding error.
 AWKWARD_VALUES = [
     b"",
     b"\0",
@@ -120,7 +120,7 @@ def test_item021_item022_add_to_what_is_no_number_ends_the_connection_and_change
     assert other.add("m", 1) == 1
 
 
-def test_item023_delete_tells_whether_there_was_a_value(store, other):
+def test_item023_delete_returns_whether_there_was_a_value(store, other):
     store.set("key", "value")
     assert store.delete_key("key") is True
     assert not store.check(["key"])
@@ -207,7 +207,7 @@ def test_item031_compare_set_with_an_empty_expectation_creates(store, other):
     assert other.get("key") == b"new"
 
 
-def test_item032_compare_set_with_a_wrong_expectation_tells_the_value(store):
+def test_item032_compare_set_with_a_wrong_expectation_returns_the_value(store):
     store.set("key", "current")
     assert store.compare_set("key", "wrong", "new") == b"current"
     assert store.get("key") == b"current"
@@ -250,13 +250,13 @@ def test_item036_creating_with_compare_set_releases_a_waiter(server, store, othe
     "PyTorch's server wakes waiters of a key even if the compare_set stored nothing",
     torch_answers="DID NOT RAISE",
 )
-def test_item037_a_compare_set_that_stores_nothing_releases_nobody(server, client, other):
+def test_item037_a_compare_set_that_stores_nothing_releases_no_waiter(server, client, other):
     store = client(timeout_s=3)
     waiter = Background(store.get, "key").parked(store, server)
     assert other.compare_set("key", "something else", "made") == b"something else"
     assert other.num_keys() == 0
     with pytest.raises(dist.DistStoreError, match="^wait timeout after 3000ms, keys: /key$"):
-        waiter.result()  # after a false release: an empty value
+        waiter.result()  # after a wrong release: an empty value
 
 
 def test_item038_no_update_is_lost_between_clients_that_compare_and_set(server, client):
@@ -265,7 +265,7 @@ def test_item038_no_update_is_lost_between_clients_that_compare_and_set(server, 
     def count_up(store):
         done, current = 0, store.compare_set("n", "", "0")
         while done < increments:
-            # The value says who wrote it: success differs from somebody else's equal number.
+            # The value names its writer, so a success differs from another client's equal number.
             mine = f"{int(current.split(b' ')[0]) + 1} by {id(store)}".encode()
             after = store.compare_set("n", current, mine)
             done += after == mine

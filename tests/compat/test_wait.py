@@ -69,7 +69,7 @@ WRITES = {
 
 
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES.keys())
-def test_item045_one_write_releases_all_who_wait_for_the_key(server, client, other, write):
+def test_item045_one_write_releases_all_waiters_of_the_key(server, client, other, write):
     waiting = [client() for _ in range(12)]
     calls = [Background(store.get, "key") for store in waiting]
     for store, call in zip(waiting, calls, strict=True):
@@ -78,7 +78,7 @@ def test_item045_one_write_releases_all_who_wait_for_the_key(server, client, oth
     assert {call.result() for call in calls} == {other.get("key")}
 
 
-def test_item046_item047_wait_gives_up_on_time_and_says_for_what(store):
+def test_item046_item047_wait_times_out_in_time_and_names_the_key(store):
     started = time.monotonic()
     with pytest.raises(dist.DistStoreError) as failure:
         store.wait(["bad_key"], ms(250))
@@ -102,7 +102,7 @@ def test_item047_the_text_names_every_key_of_the_call(store):
     ],
     ids=["get", "wait", "multi_get"],
 )
-def test_item047_every_reader_gives_up_with_the_same_text(client, call):
+def test_item047_every_reader_times_out_with_the_same_text(client, call):
     with pytest.raises(dist.DistStoreError, match=r"^wait timeout after 100ms, keys: /k$"):
         call(client(timeout_s=0.1))
 
@@ -120,7 +120,7 @@ def test_item048_after_a_timeout_the_connection_is_as_good_as_new(store, timeout
 def test_item048_the_cancelled_wait_is_forgotten(store, other):
     with pytest.raises(dist.DistStoreError):
         store.wait(["key"], ms(1))
-    other.set("key", "late")  # must not send a byte to the one that gave up
+    other.set("key", "late")  # must not send a byte to the client that timed out
     assert other.get("key") == b"late"
     assert store.num_keys() == 1
     assert store.get("key") == b"late"
@@ -149,7 +149,7 @@ def test_item054_a_key_once_seen_stays_seen(server, store, other):
 
 
 def interrupt_main_thread(is_enough) -> None:
-    """Signals until `is_enough()`. One alone could come before the call that it is meant for."""
+    """Sends signals until `is_enough()`. A single one could come before the call under test."""
     while not is_enough():
         signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)
         time.sleep(0.005)  # a signal that meets a pending one is lost
@@ -196,7 +196,7 @@ def test_item055_a_signal_ends_a_wait_without_limit_and_leaves_the_stream_in_ste
     is_over = threading.Event()
     interrupter = Background(interrupt_main_thread, is_over.is_set)
     with pytest.raises(dist.DistStoreError, match=r"^wait timeout after -1ms, keys: /key$"):
-        store.wait(["key"], ms(-1))  # torch's negative timeouts: for ever, until a signal
+        store.wait(["key"], ms(-1))  # torch's negative timeouts: no limit, until a signal
     is_over.set()
     interrupter.result()
     other.set("key", "value")
@@ -205,7 +205,7 @@ def test_item055_a_signal_ends_a_wait_without_limit_and_leaves_the_stream_in_ste
 
 @pytest.mark.parametrize("call", ["get", "wait", "barrier", "queue_pop"])
 @pytest.mark.parametrize("end", ["stop", "crash"])
-def test_item056_whoever_waits_learns_at_once_that_the_server_is_gone(server, store, call, end):
+def test_item056_waiters_learn_at_once_that_the_server_is_gone(server, store, call, end):
     calls = {
         "get": lambda: store.get("never"),
         "wait": lambda: store.wait(["never"], ms(60_000)),
@@ -270,7 +270,7 @@ def test_wait_for_several_keys_counts_a_queue_with_elements_as_there(server, sto
     waiter.result()
 
 
-def test_the_older_client_of_torch_waits_and_gives_up_the_same_way(server, other):
+def test_the_older_client_of_torch_waits_and_times_out_the_same_way(server, other):
     store = connect(server, use_libuv=False)
     assert store.libuvBackend is False
     with pytest.raises(dist.DistStoreError, match=r"^wait timeout after 50ms, keys: /key$"):

@@ -2,10 +2,10 @@
 
     torch_rendezvous_peer.py SOCKET
 
-Imports torch once, listens on the Unix socket, and forks a node for every connection (an import
-takes seconds, a fork milliseconds). A node first says {"pid": N}; then it understands what
-rendezvous_peer.cc does, and answers alike: a line of JSON for each command, {"error": CLASS,
-"message": TEXT} if that failed. It ends with its connection; all end with the standard input.
+Imports torch once, listens on the Unix socket, and forks a node for every connection (an import takes seconds, a fork
+milliseconds). A node first sends {"pid": N}. Then it executes the commands of rendezvous_peer.cc, and answers each with
+a line of JSON: {"error": CLASS, "message": TEXT} if it failed. It ends with its connection; all end with the standard
+input.
 """
 
 import json
@@ -18,7 +18,7 @@ import threading
 import time
 
 import torch
-import torch.distributed.elastic.rendezvous.c10d_rendezvous_backend  # else each fork would
+import torch.distributed.elastic.rendezvous.c10d_rendezvous_backend  # otherwise each fork would import it
 from torch.distributed.elastic.rendezvous.api import RendezvousHandler, RendezvousParameters
 from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
 from torch.distributed.elastic.rendezvous.utils import _parse_rendezvous_config
@@ -36,7 +36,7 @@ class Node:
         command, _, rest = line.partition(" ")
         try:
             return getattr(self, command)(rest)
-        except Exception as error:  # the test is told
+        except Exception as error:  # the answer reports it
             return {"error": type(error).__name__, "message": str(error)}
 
     def create(self, rest: str) -> dict:
@@ -105,14 +105,14 @@ def become_node(connection: socket.socket) -> None:
         serve(connection)
         status = 0
     finally:
-        os._exit(status)  # no farewells: PyTorch's own would wait for threads
+        os._exit(status)  # no clean-up: PyTorch's own would wait for threads
 
 
 def main() -> None:
     torch.set_num_threads(1)
-    if "FAKETIME" in os.environ:  # whose library refuses Python's way to sleep (EINVAL)
+    if "FAKETIME" in os.environ:  # the library rejects Python's way to sleep (EINVAL)
         time.sleep = lambda seconds: threading.Event().wait(seconds)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel buries them
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps them
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(sys.argv[1])
         listener.listen()

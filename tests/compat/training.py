@@ -1,10 +1,10 @@
 """A training script as users write them: PyTorch's DDP with Gloo, started by a launcher.
 
-Trains a tiny model on data that each rank and step has of its own, and checks at the end that all
-ranks have the same weights, and that these are what one process would have found. What happens is
-told in lines of JSON, appended to the file --account; the options make it fail, or train on.
+Trains a tiny model on data that differs for each rank and step. At the end it checks that all ranks have the same
+weights, and that one process would have found the same. Events are lines of JSON, appended to the file --account.
+Options make it fail, or train longer.
 
-Knows nothing of muster, and of the tests only the variable that names the agent.
+It does not use muster, and of the tests only the variable that names the agent.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 FEATURES = 4
 LEARNING_RATE = 0.05
-STEP_S = 0.01  # what a step costs at least: training must not take the machine from the launchers
+STEP_S = 0.01  # the minimum time of a step: training must leave the machine to the launchers
 KEY_OF_ATTEMPT_0 = "written by attempt 0"
 VALUES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "GROUP_RANK", "GROUP_WORLD_SIZE")
 
@@ -42,7 +42,7 @@ def options() -> argparse.Namespace:
 
 
 class Account:
-    """One line is one write to the end of the file: those of other workers do not tear it."""
+    """One line is one write to the end of the file, so other workers' lines do not tear it."""
 
     def __init__(self, path: pathlib.Path):
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
@@ -115,11 +115,11 @@ def check_weights(model: torch.nn.Module, steps: int) -> list[float]:
 
 
 def has_ended(step: int, wanted: argparse.Namespace) -> bool:
-    """All ranks hear the same from rank 0."""
+    """All ranks receive rank 0's decision."""
     ended = wanted.until.exists() if wanted.until else step == wanted.steps
-    told = torch.tensor([int(ended)])
-    dist.broadcast(told, 0)
-    return bool(told.item())
+    reported = torch.tensor([int(ended)])
+    dist.broadcast(reported, 0)
+    return bool(reported.item())
 
 
 def is_to_fail(rank: int, step: int, wanted: argparse.Namespace) -> bool:
@@ -129,13 +129,13 @@ def is_to_fail(rank: int, step: int, wanted: argparse.Namespace) -> bool:
 
 
 def leave_or_look_for_key(account: Account) -> None:
-    """The default store of the process group: what attempt 0 wrote is not for attempt 1."""
+    """The default store of the process group: attempt 1 must not find what attempt 0 wrote."""
     store = dist.distributed_c10d._get_default_store()
     if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
         store.set(KEY_OF_ATTEMPT_0, "a value")
         assert store.check([KEY_OF_ATTEMPT_0])
         account.tell("left the key")
-        raise RuntimeError("attempt 0 was told to fail")
+        raise RuntimeError("attempt 0 must fail")
     account.tell("looked for the key", found=store.check([KEY_OF_ATTEMPT_0]))
 
 
@@ -153,7 +153,7 @@ def train() -> None:
     while not has_ended(step, wanted):
         if is_to_fail(rank, step, wanted):
             account.tell("fails")
-            raise ValueError(f"rank {rank} was told to fail at step {step}")
+            raise ValueError(f"rank {rank} must fail at step {step}")
         improve(optimizer, loss_of(model, rank, step))
         step += 1
         if step == 1:
@@ -165,8 +165,8 @@ def train() -> None:
 
 
 if __name__ == "__main__":
-    # On a busy machine ranks were seen to abort ("terminate called without an active exception") after they had
-    # trained, or failed, presumably in what PyTorch destroys at exit. Not what is looked at here.
+    # On a busy machine some ranks aborted ("terminate called without an active exception") after they had trained, or
+    # failed, probably in PyTorch's destructors at exit. That is not under test here.
     status = 1
     try:
         (record(train) if "--record" in sys.argv else train)()

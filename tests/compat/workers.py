@@ -1,8 +1,8 @@
 """Torch processes on demand: imports torch once, then forks workers that run one task each.
 
-Reads a JSON request a line, {"task": NAME, "workers": N, "arguments": {...}}, and answers each with
-one line: a list with what the workers have "returned", or their "error", in rank order. Tasks are
-functions below; each gets its rank first. Importing torch takes seconds, a fork milliseconds.
+Reads a JSON request in each line, {"task": NAME, "workers": N, "arguments": {...}}. Answers each with one line: a list
+of what the workers have "returned", or their "error", in rank order. Tasks are functions below; each gets its rank
+first. Importing torch takes seconds, a fork milliseconds.
 """
 
 import json
@@ -26,7 +26,7 @@ def client(port: int, **options) -> dist.TCPStore:
 
 
 def add_many(rank: int, port: int, key: str, times: int) -> int:
-    """Counts up a shared key; the last sum this worker saw."""
+    """Increments a shared key repeatedly; returns the last sum that this worker saw."""
     store = client(port)
     return [store.add(key, 1) for _ in range(times)][-1]
 
@@ -37,7 +37,7 @@ def add_to_file(rank: int, path: str, key: str, times: int, world_size: int) -> 
 
 
 def append_to_file(rank: int, path: str, key: str, times: int, world_size: int) -> int:
-    """Appends records that no other worker writes, so that lost and torn ones can be told."""
+    """Appends records that no other worker writes, so that lost and torn ones are recognised."""
     store = dist.FileStore(path, world_size)
     for number in range(times):
         store.append(key, f"<{rank}:{number}>")
@@ -45,14 +45,14 @@ def append_to_file(rank: int, path: str, key: str, times: int, world_size: int) 
 
 
 def park_until_killed(rank: int, port: int, ready: str, never: str) -> None:
-    """Waits for a key that does not come; killed by the deadline or by whoever started it."""
+    """Waits for a key that does not come; killed by the deadline or by its parent."""
     store = client(port)
     store.set(f"{ready}/{rank}", str(os.getpid()))
     store.wait([never], peers.ms(300_000))
 
 
 def meet(rank: int, port: int, world_size: int) -> list[str]:
-    """Each sets a key of its own and waits for all; returns what it read."""
+    """Each worker sets a key of its own and waits for all; returns what it read."""
     store = client(port, world_size=world_size, wait_for_workers=True)
     store.set(f"rank/{rank}", f"here-{rank}")
     keys = [f"rank/{other}" for other in range(world_size)]
@@ -62,11 +62,11 @@ def meet(rank: int, port: int, world_size: int) -> list[str]:
 
 
 def process_group(rank: int, world_size: int, port: int, how: str) -> list[float]:
-    """A Gloo process group whose store is the server on `port`; what its collectives gave."""
+    """A Gloo process group whose store is the server on `port`; returns the results of its collectives."""
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     options: dict = {"rank": rank, "world_size": world_size, "timeout": peers.ms(30_000)}
     if how in ("tcp", "env"):
-        # As torchrun does for its workers: the store is there, rank 0 must not start one.
+        # As torchrun does for its workers: the store is there, and rank 0 must not start one.
         os.environ["TORCHELASTIC_USE_AGENT_STORE"] = "True"
         os.environ["MASTER_ADDR"] = "127.0.0.1"
         os.environ["MASTER_PORT"] = str(port)
@@ -101,7 +101,7 @@ def run_worker(task: str, rank: int, arguments: dict, pipe: int) -> None:
     try:
         outcome = {"returned": globals()[task](rank, **arguments)}
         status = 0
-    except BaseException:  # the parent passes it on
+    except BaseException:  # the parent reports it
         outcome = {"error": traceback.format_exc()}
     with os.fdopen(pipe, "w") as out:
         json.dump(outcome, out)
@@ -119,14 +119,14 @@ def start_worker(task: str, rank: int, arguments: dict) -> tuple[int, int]:
 
 
 def finish_worker(pid: int, pipe: int, give_up: float) -> dict:
-    """What the worker said. One that is still at it when time is up is killed."""
+    """The worker's result. A worker that is still running when the time is up is killed."""
     while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
         if time.monotonic() > give_up:
             os.kill(pid, signal.SIGKILL)
         time.sleep(0.002)
     _, status = os.waitpid(pid, 0)
-    with os.fdopen(pipe) as said:
-        text = said.read()
+    with os.fdopen(pipe) as printed:
+        text = printed.read()
     return (
         json.loads(text)
         if text

@@ -45,10 +45,10 @@ TEST(FileStoreProcessesTest, Item084_ProcessesMeetAtABarrier) {
     }));
   }
   for (ChildProcess& process : processes) EXPECT_EQ(process.Wait(), 0);
-  EXPECT_FALSE(FileExists(path));  // the last of the four took it along
+  EXPECT_FALSE(FileExists(path));  // the last of the four removed it
 }
 
-TEST(FileStoreProcessesTest, Item096_AProcessThatIsKilledHoldsNobodyUp) {
+TEST(FileStoreProcessesTest, Item096_AKilledProcessDelaysNoOther) {
   const TempDir dir;
   const std::string path = dir.File("store");
   FileStore store(path);
@@ -59,7 +59,7 @@ TEST(FileStoreProcessesTest, Item096_AProcessThatIsKilledHoldsNobodyUp) {
       while (true) child.Add("n", 1);
     });
     store.Wait({"n"});
-  }  // killed here, wherever it was
+  }  // killed here, at any point
   const int64_t before = store.Add("n", 0);
   EXPECT_EQ(store.Add("n", 1), before + 1);
 }

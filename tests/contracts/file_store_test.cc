@@ -37,7 +37,7 @@ class FileStoreTest : public ::testing::Test {
   const std::string path_ = dir_.File("store");
 };
 
-TEST_F(FileStoreTest, Item093_TheFileIsTheLogThatTheFormatSays) {
+TEST_F(FileStoreTest, Item093_TheFileIsTheLogOfTheFormat) {
   {
     FileStore store(path_);
     store.Set("k", "v");
@@ -81,8 +81,8 @@ TEST_F(FileStoreTest, Item093_WhatOthersAppendWhileItIsOpenIsSeen) {
 }
 
 TEST_F(FileStoreTest, Item093_AHalfWrittenLastRecordIsNeitherReadNorBuiltUpon) {
-  // A writer died in the middle: everything before it counts, and the next write starts where it
-  // began.
+  // A writer died in the middle: everything before it counts, and the next write starts at its
+  // beginning.
   const std::string whole = Record("refcount/", "1") + Record("/k", "v");
   const std::string half = Record("/broken", "never finished").substr(0, 15);
   FileStore store(path_);
@@ -105,9 +105,9 @@ TEST_F(FileStoreTest, Item093_AForeignFileIsRefusedAndLeftAlone) {
       "Dear diary, today I pointed a FileStore at the wrong path.\n",
       Hex("89 50 4e 47 0d 0a 1a 0a 00 00 00 0d 49 48 44 52"),  // a PNG
       "/usr/bin/env\n/etc/hosts\n",                            // the fifth byte starts a key ...
-      "ab-/cd",                                                // ... or so it seems
+      "ab-/cd",                                                // ... or seems to
       Hex("2f 00 75 00 2f 00 62 00"),                          // text in UTF-16
-      Hex("02 00 00 00 78"),                                   // a good length, no key of ours
+      Hex("02 00 00 00 78"),                                   // a valid length, but no key of ours
       Hex("01 00 00 00 2d 00 00 00 00"),                       // "-" alone deletes nothing
       "hi\n",
       "x",
@@ -160,7 +160,7 @@ TEST_F(FileStoreTest, Item093_ARecordCutAnywhereIsWrittenOver) {
 }
 
 TEST_F(FileStoreTest, Item093_ANewFileOfTheSameLengthIsANewStore) {
-  // The kernel gives a number of a removed file to the next one: nothing but the content differs.
+  // The kernel reuses the number of a removed file: only the content differs.
   FileStore store(path_);
   for (int i = 0; i < 10; ++i) {
     const std::string value = std::to_string(i);
@@ -170,14 +170,14 @@ TEST_F(FileStoreTest, Item093_ANewFileOfTheSameLengthIsANewStore) {
   }
 }
 
-TEST_F(FileStoreTest, Item094_AFileRemovedWhileItsLockIsAwaitedIsCreatedAnew) {
+TEST_F(FileStoreTest, Item094_AFileRemovedWhileItsLockIsAwaitedIsCreatedAgain) {
   WriteFile(path_, Record("refcount/", "1") + Record("/old", "v"));
   const int user = open(path_.c_str(), O_RDWR | O_CLOEXEC);
   ASSERT_EQ(flock(user, LOCK_EX), 0);
   Background<std::unique_ptr<FileStore>> opening(
       [&] { return std::make_unique<FileStore>(path_); });
   ASSERT_TRUE(opening.UntilBlocked());
-  ASSERT_EQ(std::remove(path_.c_str()), 0);  // as its last user does, who holds the lock
+  ASSERT_EQ(std::remove(path_.c_str()), 0);  // as its last user does, with the lock held
   close(user);
   const auto store = opening.Result();
   EXPECT_EQ(ToHex(ReadFile(path_)), ToHex(Record("refcount/", "1")));
@@ -225,9 +225,9 @@ TEST_F(FileStoreTest, Item094_TheFileGoesWithTheLastOfItsUsers) {
   EXPECT_FALSE(FileExists(path_));
 }
 
-TEST_F(FileStoreTest, Item094_TheFileWaitsForAsManyUsersAsItWasToldOf) {
+TEST_F(FileStoreTest, Item094_TheFileWaitsForTheStatedNumberOfUsers) {
   std::make_unique<FileStore>(path_, 2).reset();
-  EXPECT_TRUE(FileExists(path_));  // the second one has not been there yet
+  EXPECT_TRUE(FileExists(path_));  // the second one has not used it yet
   std::make_unique<FileStore>(path_, 2).reset();
   EXPECT_FALSE(FileExists(path_));
 }

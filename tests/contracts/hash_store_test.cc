@@ -1,4 +1,4 @@
-// HashStore: what it does not share with the others.
+// HashStore: what differs from the other stores.
 #include "muster/hash_store.h"
 
 #include <gmock/gmock.h>
@@ -14,7 +14,7 @@
 
 namespace muster::test {
 
-TEST(HashStoreTest, Item099_AGetThatTimesOutSaysWaitTimeout) {
+TEST(HashStoreTest, Item099_AGetThatTimesOutReportsWaitTimeout) {
   const auto store = HashStore::Create();
   store->SetTimeout(milliseconds(50));
   EXPECT_THAT(ErrorOf<StoreError>([&] { store->Get("k"); }), ::testing::HasSubstr("Wait timeout"));
@@ -36,7 +36,7 @@ TEST(HashStoreTest, Item021_ANumberThatDoesNotFitIsOutOfRange) {
   EXPECT_EQ(store->Get("n"), "-9223372036854775809");
 }
 
-// What the store refuses is said, not answered with nothing.
+// The store reports what it refuses, instead of returning nothing.
 
 TEST(HashStoreTest, Item061_AMultiGetOfMoreThanOneAnswerHoldsIsRefused) {
   const auto store = HashStore::Create();
@@ -45,6 +45,12 @@ TEST(HashStoreTest, Item061_AMultiGetOfMoreThanOneAnswerHoldsIsRefused) {
               ::testing::AllOf(::testing::HasSubstr("MultiGet of 17 keys"),
                                ::testing::HasSubstr("limit"), ::testing::HasSubstr("256 MiB")));
   EXPECT_EQ(store->Get("k").size(), 64u << 20);
+}
+
+TEST(HashStoreTest, AGetOfMoreThanOneAnswerHoldsIsRefused) {
+  const auto store = HashStore::Create();
+  store->Set("k", std::string(kReplyBytesMax + 1, 'v'));
+  EXPECT_THAT(ErrorOf<StoreError>([&] { store->Get("k"); }), ::testing::HasSubstr("limit"));
 }
 
 TEST(HashStoreTest, Item080_AListOfMoreKeysThanOneAnswerHoldsIsRefused) {

@@ -1,5 +1,5 @@
-// What a test cannot do without, and this machine may not have: PyTorch, etcd, or something of its
-// own (support/machine.h).
+// Something that a test needs and this machine may lack: PyTorch, etcd, or a capability of its own
+// (support/machine.h).
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,16 +11,16 @@ namespace muster::test {
 
 struct Need {
   std::string what{};  ///< "PyTorch"
-  /// Why it cannot be had here; empty if it can. Null: nothing is needed.
+  /// The reason why it is missing; empty if it is there. Null: nothing is needed.
   std::function<std::string()> missing{};
-  /// Whether that is a failure, or skips the test.
+  /// Whether its absence is a failure; otherwise the test is skipped.
   bool (*is_required)() = nullptr;
 };
 
 }  // namespace muster::test
 
-/// First in a test, or in its SetUp(). What skips it for ctest is "no PyTorch:" or "no etcd:": the
-/// failure must not look like that.
+/// First in a test, or in its SetUp(). ctest recognises a skipped test by "no PyTorch:" or "no
+/// etcd:"; the failure must not look like that.
 #define MUSTER_REQUIRE(need)                                                          \
   do {                                                                                \
     if (!(need).missing) break;                                                       \

@@ -1,4 +1,4 @@
-// PrefixStore: how it spells keys, and what it leaves to the store inside.
+// PrefixStore: its names of keys, and what it leaves to the store inside.
 #include "muster/prefix_store.h"
 
 #include <gmock/gmock.h>
@@ -119,9 +119,9 @@ TEST(PrefixStoreTest, Item087_ABarrierUsesCounterKeysEvenOverTcp) {
   EXPECT_EQ(raw.Ask(CheckBytes({"/p/b"}), 1), kNotReady);
 }
 
-TEST(PrefixStoreTest, Item087_ABarrierMeetsThoseWhoCountByHand) {
+TEST(PrefixStoreTest, Item087_ABarrierMeetsClientsThatCountByHand) {
   const auto inner = HashStore::Create();
-  // As the elastic helpers do it: they count too, and the last one opens the gate with another
+  // As the elastic helpers do it: they count too, and the last one opens the barrier with another
   // value.
   EXPECT_EQ(inner->Add("p/b/num_members", 1), 1);
   PrefixStore("p", inner).Barrier("b", 2);

@@ -5,7 +5,7 @@ namespace muster::test {
 
 class CompareSetContract : public StoreContract {
  protected:
-  /// What "k" has after a CompareSet on `current`: the reply, and what is read, must be the same.
+  /// The value of "k" after a CompareSet on `current`: the reply and a read must agree.
   std::string ValueAfter(const std::string& current, const std::string& expected,
                          const std::string& desired) {
     const auto store = Open();
@@ -31,7 +31,7 @@ TEST_P(CompareSetContract, Item031_AnAbsentKeyEqualsAnEmptyExpectation) {
   EXPECT_EQ(store->Get("k"), "created");
 }
 
-TEST_P(CompareSetContract, Item032_AMismatchChangesNothingAndTellsTheValue) {
+TEST_P(CompareSetContract, Item032_AMismatchChangesNothingAndReturnsTheValue) {
   EXPECT_EQ(ValueAfter("current", "expected", "desired"), "current");
 }
 

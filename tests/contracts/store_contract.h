@@ -1,6 +1,5 @@
 // One contract for all stores. Each kind of store is a value: how to open it, and the facts in
-// which it deliberately differs from the others. Tests ask the facts; none of them asks which kind
-// it is running on.
+// which it deliberately differs from the others. Tests check the facts, and never the kind.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -22,50 +21,49 @@
 
 namespace muster::test {
 
-/// Opens one more handle on the data of one test: a new connection, a new user of the file, the
+/// Opens one more handle on the data of one test: a new connection, a new user of the file, or the
 /// same object.
 using OpenStore = std::function<std::shared_ptr<Store>()>;
 
 struct StoreFacts {
   bool has_queues = true;
   bool has_extended_api = true;
-  /// DeleteKey() says false for an absent key.
+  /// DeleteKey() returns false for an absent key.
   bool delete_tells_the_truth = true;
-  /// Add() on an empty value counts from 0; otherwise it fails like any other value that is no
+  /// Add() on an empty value counts from 0; otherwise it fails as on any other value that is not a
   /// number.
   bool empty_counts_as_zero = false;
-  /// Add() on a value that is no number ends the connection (NetworkError) instead of throwing
+  /// Add() on a value that is not a number ends the connection (NetworkError) instead of throwing
   /// std::invalid_argument.
   bool bad_add_ends_connection = true;
-  /// A queue with elements counts as a present, empty value for Get(): WAIT looks at queues, GET
-  /// does not.
+  /// A queue with elements counts as a present, empty value for Get(): WAIT checks queues, GET does
+  /// not.
   bool queue_satisfies_get = true;
   /// Barrier() counts at the key itself, not at KEY/num_members.
   bool counts_barrier_at_key = true;
-  /// What GetNumKeys() says about an untouched store.
+  /// The result of GetNumKeys() on an unused store.
   int64_t internal_keys = 0;
-  /// How many handles may work at once before it gets slow.
+  /// How many handles may work at once before the store becomes slow.
   int crowd = 128;
-  /// Texts of timeouts, as regular expressions; {ms} and {key} stand for what was waited.
+  /// Texts of timeouts, as regular expressions; {ms} and {key} stand for the timeout and the key.
   std::string get_timeout = "wait timeout after {ms}ms, keys: /{key}";
   std::string wait_timeout = "wait timeout after {ms}ms, keys: /{key}";
-  /// Defects of a peer that is not ours:
-  /// a CompareSet() that stores nothing lets those go who wait for the key.
+  /// Defects of a foreign server: a CompareSet() that stores nothing releases waiters of the key.
   bool failed_compare_set_releases = false;
 };
 
 struct StoreKind {
   std::string name;
   StoreFacts facts;
-  /// Empty data and a way in. Throws if that fails.
+  /// Empty data, and a function that opens it. Throws if that fails.
   std::function<OpenStore()> make;
   Need need{};
 };
 
 std::ostream& operator<<(std::ostream& out, const StoreKind& kind);
 
-/// The stores of a test program. Each file of tests instantiates its suite with these; one other
-/// file of the program says which they are (store_kinds.cc: those that need nothing else).
+/// The stores of a test program. Each test file instantiates its suite with these. One other file
+/// of the program defines them (store_kinds.cc: the stores that need nothing else).
 std::vector<StoreKind> AllStores();
 std::vector<StoreKind> StoresWithQueues();
 std::vector<StoreKind> StoresWithoutQueues();
@@ -82,17 +80,17 @@ class StoreContract : public ::testing::TestWithParam<StoreKind> {
 
   const StoreFacts& facts() const { return GetParam().facts; }
 
-  /// A handle. Unless a test says otherwise, waiting on it ends in kPatience.
+  /// A handle. By default, waiting on it ends in kPatience.
   std::shared_ptr<Store> Open();
 
   /// `pattern` with {ms} and {key} filled in.
   static std::string Filled(std::string pattern, milliseconds timeout, std::string_view key);
 
-  /// A queue name that no other test has used: queues cannot be listed, so a server that outlives
-  /// the test cannot be cleaned of them.
+  /// A queue name that no other test has used. Queues cannot be listed, so a server that outlives
+  /// the test keeps them.
   static std::string FreshQueue();
 
-  /// A round trip: what was written through `store` is there for everybody.
+  /// A round trip: all clients can read what was written through `store`.
   static void Settle(Store& store) { store.GetNumKeys(); }
 
   /// Waits until `call` is blocked and the server, if there is one, knows it: requests of different

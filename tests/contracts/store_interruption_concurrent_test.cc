@@ -1,7 +1,7 @@
-// Callers who no longer want what they wait for, on every store: the call ends, the store works on.
+// Callers that end their own wait, on every store: the call ends, and the store works afterwards.
 #include "contracts/store_contract.h"
 #include "muster/interruption.h"
-#include "support/wish.h"
+#include "support/interruption_request.h"
 
 namespace muster::test {
 
@@ -11,12 +11,13 @@ using Void = Background<void>;
 
 class InterruptionContract : public StoreContract {
  protected:
-  /// Lets `call` wait until it has asked, then makes the wish. The error's message.
+  /// Lets `call` wait until it has checked for a request, then requests the end. Returns the
+  /// error's message.
   std::string Interrupt(const std::function<void()>& call) {
-    Wish wish;
-    Void waiter(wish.Within(call));
-    EXPECT_TRUE(EventuallyTrue([&] { return wish.questions() > 1 || waiter.IsDone(); }));
-    wish.Make();
+    InterruptionRequest request;
+    Void waiter(request.Within(call));
+    EXPECT_TRUE(EventuallyTrue([&] { return request.checks() > 1 || waiter.IsDone(); }));
+    request.Make();
     return ErrorOf<InterruptedError>([&] { waiter.Result(); });
   }
 };
@@ -78,53 +79,53 @@ TEST_P(InterruptionContract, ABarrierEnds) {
   waiter.Result();
 }
 
-TEST_P(InterruptionContract, AWishIsGoodForOneError) {
+TEST_P(InterruptionContract, ARequestCausesOneError) {
   const auto store = Open();
-  Wish wish;
-  Background<std::string> waiter(wish.Within([&] {
+  InterruptionRequest request;
+  Background<std::string> waiter(request.Within([&] {
     EXPECT_THROW(store->Get("k"), InterruptedError);
-    wish.Withdraw();
+    request.Withdraw();
     return store->Get("k");
   }));
-  wish.Make();
-  const int asked = wish.questions();
-  EXPECT_TRUE(EventuallyTrue([&] { return wish.questions() > asked + 2 || waiter.IsDone(); }));
+  request.Make();
+  const int asked = request.checks();
+  EXPECT_TRUE(EventuallyTrue([&] { return request.checks() > asked + 2 || waiter.IsDone(); }));
   Open()->Set("k", "v");
   EXPECT_EQ(waiter.Result(), "v");
 }
 
-TEST_P(InterruptionContract, OtherThreadsAreNotAsked) {
+TEST_P(InterruptionContract, OtherThreadsAreNotQueried) {
   const auto store = Open();
-  Wish wish;
-  wish.Make();
-  const ScopedInterruption scope(wish.Question());
+  InterruptionRequest request;
+  request.Make();
+  const ScopedInterruption scope(request.Check());
   Void waiter([&] { store->Wait({"k"}, milliseconds(200)); });
   EXPECT_THROW(waiter.Result(), StoreTimeoutError);
-  EXPECT_EQ(wish.questions(), 0);
+  EXPECT_EQ(request.checks(), 0);
 }
 
-TEST_P(InterruptionContract, NobodyIsAskedAfterTheScope) {
+TEST_P(InterruptionContract, NoThreadIsQueriedAfterTheScope) {
   const auto store = Open();
-  Wish wish;
-  { const ScopedInterruption scope(wish.Question()); }
-  wish.Make();
+  InterruptionRequest request;
+  { const ScopedInterruption scope(request.Check()); }
+  request.Make();
   EXPECT_THROW(store->Wait({"k"}, milliseconds(200)), StoreTimeoutError);
-  EXPECT_EQ(wish.questions(), 0);
+  EXPECT_EQ(request.checks(), 0);
 }
 
 TEST_P(InterruptionContract, BothOfTwoNestedScopesCount) {
   const auto store = Open();
-  for (const bool outer_wishes : {true, false}) {
-    Wish outer;
-    Wish inner;
+  for (const bool request_outer : {true, false}) {
+    InterruptionRequest outer;
+    InterruptionRequest inner;
     Void waiter(outer.Within(inner.Within([&] { store->Get("k"); })));
-    EXPECT_TRUE(EventuallyTrue([&] { return outer.questions() > 0 && inner.questions() > 0; }));
-    (outer_wishes ? outer : inner).Make();
+    EXPECT_TRUE(EventuallyTrue([&] { return outer.checks() > 0 && inner.checks() > 0; }));
+    (request_outer ? outer : inner).Make();
     EXPECT_THROW(waiter.Result(), InterruptedError);
   }
 }
 
-TEST_P(InterruptionContract, AThreadThatWaitsForAnothersCallIsAskedToo) {
+TEST_P(InterruptionContract, AThreadThatWaitsForAnothersCallIsQueriedToo) {
   const auto store = Open();
   Void first([&] { store->Wait({"k"}); });
   ASSERT_TRUE(first.UntilBlocked());
@@ -136,18 +137,18 @@ TEST_P(InterruptionContract, AThreadThatWaitsForAnothersCallIsAskedToo) {
 
 TEST_P(InterruptionContract, ATimeoutStaysOne) {
   const auto store = Open();
-  Wish wish;
-  const ScopedInterruption scope(wish.Question());
+  InterruptionRequest request;
+  const ScopedInterruption scope(request.Check());
   EXPECT_THROW(store->Wait({"k"}, milliseconds(300)), StoreTimeoutError);
-  EXPECT_GT(wish.questions(), 0);
+  EXPECT_GT(request.checks(), 0);
   EXPECT_FALSE(scope.is_pending());
 }
 
-TEST_P(InterruptionContract, AStoreIsDestroyedInOrderWhateverIsWished) {
-  Wish wish;
+TEST_P(InterruptionContract, AStoreIsDestroyedInOrderDespiteARequest) {
+  InterruptionRequest request;
   auto store = Open();
-  const ScopedInterruption scope(wish.Question());
-  wish.Make();
+  const ScopedInterruption scope(request.Check());
+  request.Make();
   EXPECT_THROW(store->Get("k"), InterruptedError);
   store.reset();
 }

@@ -1,4 +1,4 @@
-// Listing, barriers and clones as one thread sees them.
+// Listing, barriers and clones in one thread.
 #include <algorithm>
 
 #include "contracts/store_contract.h"
@@ -50,12 +50,12 @@ TEST_P(KeysContract, Item083_ABarrierOfOneReturnsAtOnce) {
   store->Barrier("another", 1, milliseconds(5'000));
 }
 
-TEST_P(KeysContract, Item083_ABarrierOfNobodyReturnsAtOnce) {
+TEST_P(KeysContract, Item083_ABarrierOfZeroClientsReturnsAtOnce) {
   const auto store = Open();
   store->Barrier("none", 0, milliseconds(5'000));
 }
 
-TEST_P(KeysContract, Item085_ABarrierThatNobodyElseReachesTimesOut) {
+TEST_P(KeysContract, Item085_ABarrierThatNoOtherClientReachesTimesOut) {
   const auto store = Open();
   const Stopwatch watch;
   const std::string text =
@@ -75,7 +75,7 @@ TEST_P(KeysContract, Item085_WithoutATimeoutOfItsOwnABarrierUsesTheStores) {
   EXPECT_LT(watch.Elapsed(), milliseconds(10'000));
 }
 
-TEST_P(KeysContract, Item085_WhoTimedOutStaysCounted) {
+TEST_P(KeysContract, Item085_AClientThatTimedOutStaysCounted) {
   const auto store = Open();
   EXPECT_THROW(store->Barrier("b", 2, milliseconds(50)), StoreTimeoutError);
   store->Barrier("b", 2);

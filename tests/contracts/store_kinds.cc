@@ -61,7 +61,7 @@ StoreKind Torch() {
           .make = []() -> OpenStore {
             std::string why;
             const uint16_t port = TorchServer::Get(&why)->port();
-            // One server serves all tests of the process; each begins by cleaning up.
+            // One server serves all tests of the process; each test begins by removing all keys.
             const std::shared_ptr<Store> store = Connect(port);
             for (const std::string& key : store->ListKeys()) store->DeleteKey(key);
             return [port] { return Connect(port); };

@@ -1,4 +1,4 @@
-// Append, MultiGet, MultiSet: native or not, they do the same.
+// Append, MultiGet, MultiSet: native or not, they behave the same.
 #include <stdexcept>
 
 #include "contracts/store_contract.h"
@@ -99,7 +99,7 @@ TEST_P(MultiContract, Item060_AThousandKeysAtOnce) {
   EXPECT_EQ(Open()->MultiGet(keys), values);
 }
 
-TEST_P(MultiContract, Item092_TheStoreSaysWhetherTheseAreNative) {
+TEST_P(MultiContract, Item092_TheStoreReportsWhetherTheseAreNative) {
   EXPECT_EQ(Open()->HasExtendedApi(), facts().has_extended_api);
 }
 

@@ -1,4 +1,4 @@
-// Queues as one thread sees them.
+// Queues in one thread.
 #include "contracts/store_contract.h"
 
 namespace muster::test {
@@ -14,7 +14,7 @@ class NoQueuesContract : public StoreContract {};
 INSTANTIATE_TEST_SUITE_P(Stores, NoQueuesContract, ::testing::ValuesIn(StoresWithoutQueues()),
                          KindName);
 
-TEST_P(NoQueuesContract, Item067_AStoreWithoutQueuesSaysSo) {
+TEST_P(NoQueuesContract, Item067_AStoreWithoutQueuesReportsIt) {
   const auto store = Open();
   EXPECT_THROW(store->QueuePush("q", "x"), NotImplementedError);
   EXPECT_THROW(store->QueuePop("q"), NotImplementedError);
@@ -55,7 +55,7 @@ TEST_P(QueuesContract, Item068_ElementsAreBytes) {
   for (const std::string& element : elements) EXPECT_EQ(other->QueuePop(q), element);
 }
 
-TEST_P(QueuesContract, Item069_PoppingNothingSaysSo) {
+TEST_P(QueuesContract, Item069_PoppingFromAnEmptyQueueIsReported) {
   const auto store = Open();
   const std::string q = FreshQueue();
   const auto pop = [&] { store->QueuePop(q, PopMode::kDoNotWait); };
@@ -98,7 +98,7 @@ TEST_P(QueuesContract, Item076_QueuesAreNotValues) {
   EXPECT_THAT(store->ListKeys(), IsEmpty());
   EXPECT_FALSE(store->DeleteKey(q));
   EXPECT_EQ(store->QueueLen(q), 1);
-  EXPECT_EQ(store->Add(q, 5), 5);  // a counter of the same name, apart from the queue
+  EXPECT_EQ(store->Add(q, 5), 5);  // a counter of the same name, separate from the queue
   EXPECT_EQ(store->Get(q), "5");
   EXPECT_EQ(store->QueuePop(q), "element");
   EXPECT_EQ(store->Get(q), "5");

@@ -1,4 +1,4 @@
-// Many at once: nothing is lost, nothing is torn, barriers hold, clones help.
+// Many threads: nothing is lost, nothing is torn, barriers hold, clones help.
 #include <atomic>
 #include <mutex>
 #include <set>
@@ -73,7 +73,7 @@ TEST_P(ThreadsContract, Item058_NoAppendIsLostOrTorn) {
 }
 
 TEST_P(ThreadsContract, Item060_AMultiSetIsSeenWholeWhereItIsOneOperation) {
-  if (!facts().has_extended_api) return;  // there it is several, and says so
+  if (!facts().has_extended_api) return;  // there it is several operations, as the facts state
   const auto writer = Open();
   const auto reader = Open();
   std::atomic<bool> stop = false;
@@ -93,7 +93,7 @@ TEST_P(ThreadsContract, Item060_AMultiSetIsSeenWholeWhereItIsOneOperation) {
   writing.Result();
 }
 
-TEST_P(ThreadsContract, Item084_NobodyPassesABarrierBeforeTheLastComes) {
+TEST_P(ThreadsContract, Item084_NoClientPassesABarrierBeforeTheLastArrives) {
   constexpr int kParties = 6;
   std::atomic<int> through = 0;
   std::vector<std::unique_ptr<Void>> early;
@@ -110,7 +110,7 @@ TEST_P(ThreadsContract, Item084_NobodyPassesABarrierBeforeTheLastComes) {
   EXPECT_EQ(through, kParties - 1);
 }
 
-TEST_P(ThreadsContract, Item084_BarriersInARowKeepEverybodyInStep) {
+TEST_P(ThreadsContract, Item084_BarriersInARowKeepAllClientsInStep) {
   constexpr int kParties = 4;
   const auto stores = OpenMany(kParties);
   std::atomic<int> arrivals = 0;
@@ -140,7 +140,7 @@ TEST_P(ThreadsContract, Item057_ANewTimeoutDoesNotChangeTheCallUnderWay) {
   store->SetTimeout(milliseconds(200));
   Background<std::string> blocked([&] { return store->Get("never"); });
   ASSERT_TRUE(blocked.UntilBlocked());
-  store->SetTimeout(kDefaultStoreTimeout);  // some stores do this after the call, none may deadlock
+  store->SetTimeout(kDefaultStoreTimeout);  // may wait for the call; must not deadlock
   EXPECT_EQ(store->Timeout(), kDefaultStoreTimeout);
   EXPECT_THROW(blocked.Result(), StoreTimeoutError);
 }
@@ -177,7 +177,7 @@ TEST_P(QueueThreadsContract, Item073_OnePushReleasesOnePop) {
   EXPECT_EQ(popped, (std::set<std::string>{"one", "two"}));
 }
 
-TEST_P(QueueThreadsContract, Item077_TwoClonesTalkOverTwoQueues) {
+TEST_P(QueueThreadsContract, Item077_TwoClonesCommunicateOverTwoQueues) {
   const auto store = Open();
   const auto clone = store->Clone();
   const std::string to_b = FreshQueue();

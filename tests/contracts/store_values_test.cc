@@ -1,4 +1,4 @@
-// Values: what is set is what is got, counters count, deleted keys are gone.
+// Values: a read returns what was set, counters count, deleted keys are gone.
 #include <cstdint>
 #include <limits>
 #include <stdexcept>
@@ -34,7 +34,7 @@ TEST_P(ValuesContract, Item013_AMebibyteSurvives) {
   std::string large(1024 * 1024, '\0');
   for (size_t i = 0; i < large.size(); ++i) large[i] = static_cast<char>(i * 7 + (i >> 10));
   store->Set("k", large);
-  EXPECT_TRUE(store->Get("k") == large);  // not EXPECT_EQ: nobody wants to read the difference
+  EXPECT_TRUE(store->Get("k") == large);  // not EXPECT_EQ, which would print both values
 }
 
 TEST_P(ValuesContract, Item014_TheSecondSetWins) {
@@ -154,7 +154,7 @@ TEST_P(ValuesContract, Item023_ADeletedKeyIsGone) {
   EXPECT_FALSE(store->Check({"k"}));
 }
 
-TEST_P(ValuesContract, Item023_DeletingAnAbsentKeySaysSoWhereTheStoreCanTell) {
+TEST_P(ValuesContract, Item023_DeletingAnAbsentKeyIsReportedIfTheStoreKnows) {
   const auto store = Open();
   EXPECT_EQ(store->DeleteKey("never there"), !facts().delete_tells_the_truth);
 }

@@ -1,4 +1,4 @@
-// Waiting while others write: who is let go, by what, and who is not.
+// Waiting while others write: which waiters are released, by what, and which are not.
 #include <signal.h>
 
 #include "contracts/store_contract.h"
@@ -10,7 +10,7 @@ using Void = Background<void>;
 
 class WaitingContract : public StoreContract {
  protected:
-  /// Lets several handles wait for `key`, then calls `write`, which is to create it, and sees all
+  /// Lets several handles wait for `key`, calls `write`, which must create it, and checks that all
   /// of them return.
   void AllAreReleasedBy(const std::string& key, const std::function<void(Store&)>& write) {
     constexpr int kWaiters = 5;
@@ -32,7 +32,7 @@ TEST_P(WaitingContract, Item036_CompareSetThatCreatesReleases) {
 TEST_P(WaitingContract, Item037_CompareSetThatStoresNothingDoesNotRelease) {
   const auto waiting = Open();
   const auto other = Open();
-  // Long where a release is to come, short where none is.
+  // Long where a release must come, short where none must come.
   const milliseconds limit = facts().failed_compare_set_releases ? kPatience : milliseconds(300);
   Background<bool> waiter([&] {
     try {
@@ -79,7 +79,7 @@ TEST_P(WaitingContract, Item043_AKeyNamedTwiceNeedsOneSet) {
   waiter.Result();
 }
 
-TEST_P(WaitingContract, Item044_EverybodySetsOneKeyAndWaitsForAll) {
+TEST_P(WaitingContract, Item044_EachClientSetsOneKeyAndWaitsForAll) {
   const int crowd = facts().crowd;
   std::vector<std::string> keys;
   std::vector<std::shared_ptr<Store>> stores;
@@ -119,8 +119,8 @@ TEST_P(WaitingContract, Item045_GetReturnsWhatReleasedIt) {
 
 TEST_P(WaitingContract, Item054_AKeySeenOnceCountsAsSeen) {
   const auto store = Open();
-  // The waiter may rest before it has looked at all, on a busy machine. Then the key that it missed
-  // is set again, and the attempt proves nothing.
+  // On a busy machine, the waiter may not have checked yet. Then the key that it missed is set
+  // again, and the attempt proves nothing.
   constexpr int kAttempts = 5;
   for (const std::vector<std::string>& order :
        {std::vector<std::string>{"first", "last"}, {"last", "first"}}) {
@@ -179,14 +179,14 @@ TEST_P(WaitingContract, Item057_ZeroMeansNoLimit) {
   waiting->SetTimeout(milliseconds(0));
   Background<std::string> reader([&] { return waiting->Get("k"); });
   ASSERT_TRUE(reader.UntilBlocked());
-  // Long enough that a limit of "nothing" would have ended it.
+  // Long enough for a limit of zero to end it.
   EXPECT_THROW(Open()->Wait({"never"}, milliseconds(100)), StoreTimeoutError);
   EXPECT_FALSE(reader.IsDone());
   Open()->Set("k", "v");
   EXPECT_EQ(reader.Result(), "v");
 }
 
-TEST_P(WaitingContract, Item046_OneTimesOutWhileAnotherGoesOnWaiting) {
+TEST_P(WaitingContract, Item046_OneTimesOutWhileAnotherContinuesToWait) {
   const auto store = Open();
   Void patient([waiting = Open()] { waiting->Wait({"k"}); });
   Void hasty([waiting = Open()] { waiting->Wait({"k"}, milliseconds(100)); });
@@ -206,7 +206,7 @@ TEST_P(WaitingContract, Item098_AKeyCreatedByAddIsNoticedPromptly) {
   ASSERT_FALSE(waiter.IsDone());
   EXPECT_EQ(adding->Add("n", 1), 1);
   const Clock::time_point added = Clock::now();
-  // One that looked only now and then, or that ended at its limit, would be later.
+  // A waiter that polls, or that ends at its limit, would be later.
   EXPECT_LT(waiter.Result() - added, seconds(1));
 }
 

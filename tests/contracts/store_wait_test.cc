@@ -1,13 +1,13 @@
-// Check and Wait as one thread sees them: what is there, and what does not come in time.
+// Check and Wait in one thread: what is there, and what does not come in time.
 #include "contracts/store_contract.h"
 
 namespace muster::test {
 
 using ::testing::ContainsRegex;
 
-// Short enough to wait for, long enough to tell from "at once".
+// Short enough to wait for, long enough to distinguish from "at once".
 constexpr milliseconds kShort{100};
-// Whatever the machine is busy with, a timeout does not take this much longer.
+// On no machine does a timeout take this much longer.
 constexpr milliseconds kLate{10'000};
 
 class WaitContract : public StoreContract {};
@@ -76,7 +76,7 @@ TEST_P(WaitContract, Item047_TheErrorNamesTheKeyAndTheTime) {
   const auto store = Open();
   const std::string text = ErrorOf<StoreTimeoutError>([&] { store->Wait({"bad_key"}, kShort); });
   EXPECT_THAT(text, ContainsRegex(Filled(facts().wait_timeout, kShort, "bad_key")));
-  EXPECT_THAT(text, ContainsRegex("[t -i]imeout"));  // what PyTorch's own tests look for
+  EXPECT_THAT(text, ContainsRegex("[t -i]imeout"));  // PyTorch's own tests check this
 }
 
 TEST_P(WaitContract, Item048_AfterATimeoutTheStoreWorks) {

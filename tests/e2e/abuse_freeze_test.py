@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Opponents who want the server's time: colliding keys, MULTI_SET, LIST_KEYS, waits and status at the limits, beside
+"""Attacks on the server's time: colliding keys, MULTI_SET, LIST_KEYS, waits and status at the limits, together with
 ordinary clients and a rendezvous.
 
     abuse_freeze_test.py [--full] [-v]
 
-p99 of what ordinary clients ask stays under 50 ms, and no node loses its place. With --full: 200 nodes, 16 ordinary
-clients, 131,072 keys in a request, 10,000 runs; otherwise a share of that."""
+The p99 of ordinary clients' requests stays under 50 ms, and no node loses its place. With --full: 200 nodes, 16
+ordinary clients, 131,072 keys in a request, 10,000 runs; otherwise a share of that."""
 
 import json
 import os
@@ -33,7 +33,7 @@ MASK = (1 << 64) - 1
 
 
 def murmur(data):
-    """std::hash of libstdc++ for texts, with its fixed seed: what the table hashed with before. Of whole words."""
+    """std::hash of libstdc++ for texts, with its fixed seed, which the table used before. For whole words only."""
     mul = 0xC6A4A7935BD1E995
     digest = (0xC70F6907 ^ (len(data) * mul)) & MASK
     for (word,) in struct.iter_unpack("<Q", data):
@@ -45,8 +45,8 @@ def murmur(data):
 
 
 def colliding_keys(count):
-    """Keys of 16 bytes with one hash of all 64 bits. Each word goes through a mixture that can be undone, so for any
-    first word there is a second one that leads to the digest that is wanted."""
+    """Keys of 16 bytes with one hash of all 64 bits. Each word goes through a mixture that can be inverted, so for any
+    first word there is a second one that leads to the wanted digest."""
     mul = 0xC6A4A7935BD1E995
     inverse = pow(mul, -1, 1 << 64)
 
@@ -69,7 +69,7 @@ def colliding_keys(count):
     return keys
 
 
-# One of the ordinary clients, in a process of its own so that nobody's interpreter makes it wait.
+# One of the ordinary clients, in a process of its own, so that no other thread's interpreter lock delays it.
 ORDINARY_CLIENT = """
 import signal, sys, time
 sys.path.insert(0, sys.argv[1])
@@ -135,7 +135,7 @@ class Freeze(Processes, unittest.TestCase):
                           stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
 
     def flood(self, attack):
-        """Plays the attack again and again beside everybody else: the p99 of each stays low, and all keep their place."""
+        """Repeats the attack while all others work: the p99 of each stays low, and all keep their places."""
         clients = [self.ordinary(i) for i in range(ORDINARY)]
         began, rounds = time.monotonic(), 0
         while time.monotonic() < began + SECONDS or rounds < 2:
@@ -193,7 +193,7 @@ class Freeze(Processes, unittest.TestCase):
         self.flood(attack)
 
     def test_status(self):
-        """Pages of all runs, and all nodes of the run that everybody is in: as many as one segment can ask for."""
+        """Pages of all runs, and all nodes of the common run: as many as one segment can query."""
         for i in range(RUNS - 1):
             opener = raw.Client(self.port)
             opener.send(raw.session_open(b"flood %d" % i, patience_ms=3_600_000))
@@ -217,7 +217,7 @@ class Freeze(Processes, unittest.TestCase):
         self.flood(attack)
 
     def test_a_node_that_joins_and_leaves_again_and_again(self):
-        """Beside a complete round with free places: all its members are notified of nodes that wait."""
+        """With a complete round that has free places: all its members are notified of waiting nodes."""
         count, admitted, complete, left = 1000, 4, 5, 10
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Opponents who want the server's memory: each attack beside ordinary clients, with --store-bytes-max.
+"""Attacks on the server's memory, together with ordinary clients, with --store-bytes-max.
 
     abuse_memory_test.py [--full] [-v]
 
-The bound holds whatever they do: the server stays below 400 MiB with 256 MiB allowed (with --full; otherwise a quarter
-of everything), ordinary clients are served throughout, and the log names each offender once."""
+The bound always holds: the server stays below 400 MiB with 256 MiB allowed (with --full; otherwise a quarter of
+everything). Ordinary clients are served throughout, and the log names each offender once."""
 
 import contextlib
 import json
@@ -31,7 +31,7 @@ PEAK = 400 * MIB if FULL else 124 * MIB
 
 
 class Ordinary(threading.Thread):
-    """Counts, stores and reads small values of its own, creates keys and waits for some, until told to stop."""
+    """Counts, stores and reads small values of its own, creates keys and waits for some, until it is stopped."""
 
     def __init__(self, port, name):
         super().__init__()
@@ -87,8 +87,8 @@ class Memory(Processes, unittest.TestCase):
             return int(re.search(r"VmHWM:\s+(\d+) kB", status.read()).group(1)) * 1024
 
     def finish(self, offenders=(), suspects=()):
-        """Ordinary clients have been served and still are; the bound held; the log names each offender once, and nobody
-        else. Of `suspects`, it names some, once."""
+        """Ordinary clients have been served and still are. The bound held. The log names each offender once, and no
+        other client. Of `suspects`, it names some, once."""
         before = [client.rounds for client in self.ordinary]
         while any(client.rounds < rounds + 10 and not client.failure for client, rounds in zip(self.ordinary, before)):
             pass
@@ -117,7 +117,7 @@ class Memory(Processes, unittest.TestCase):
         eventually(condition, "the log names them all")
 
     def refused(self, client, messages):
-        """Sends until the server hangs up."""
+        """Sends until the server disconnects."""
         with self.assertRaises(ConnectionError):
             for message in messages:
                 client.send(message)
@@ -154,7 +154,7 @@ class Memory(Processes, unittest.TestCase):
         value = bytes(2 * MIB)
         writes = (raw.request(raw.SET, b"/big/%d" % i, value) for i in range(2 * BOUND // len(value)))
         large = self.refused(self.client(), writes)
-        # An eighth of the limit, or 16 MiB, is allowed besides.
+        # An eighth of the limit, or 16 MiB, is allowed in addition.
         self.assertLess(self.peak(), BOUND * 5 // 4 + 20 * MIB)
         self.finish(offenders=[large])
 
@@ -193,6 +193,24 @@ class Memory(Processes, unittest.TestCase):
                 for i in range(2 * BOUND // 60_000))))
         self.finish(offenders)
 
+    def test_one_address_that_comes_back_again_and_again(self):
+        """None of its clients adds much. Those of another address are served all the same."""
+        offenders = []
+
+        def adds_little(size):
+            client = self.client(source="127.0.0.2")
+            offenders.append(client)
+            client.send(b"".join(raw.request(raw.SET, b"/%d/%d" % (len(offenders), i), bytes(size))
+                                 for i in range(BOUND // 64 // (size + 400))))
+            client.add(b"/n")
+            client.close()
+
+        for size in (4000, 300, 20):
+            with self.assertRaises(ConnectionError):
+                for _ in range(200):
+                    adds_little(size)
+        self.finish(suspects=offenders)
+
     def fill(self):
         """Large values, until they are refused."""
         writes = (raw.request(raw.SET, b"/big/%d" % i, bytes(8 * MIB)) for i in range(2 * BOUND // (8 * MIB)))
@@ -209,8 +227,8 @@ class Memory(Processes, unittest.TestCase):
         self.finish(suspects=offenders)
 
     def test_two_that_hold_most_must_make_haste(self):
-        """Neither is above its share, both are far from the time that a request may take otherwise, and memory is still
-        scarce when one of them has gone."""
+        """Neither exceeds its share, and neither is near the time limit of a request. Memory is still scarce when one
+        of them has gone."""
         writer = self.client()
         for i in range(BOUND * 3 // 8 // (8 * MIB)):
             writer.send(raw.request(raw.SET, b"/big/%d" % i, bytes(8 * MIB)))
@@ -236,7 +254,7 @@ class Memory(Processes, unittest.TestCase):
         self.until(lambda: any("store_bytes_max" in line for line in self.lines))
         self.finish(suspects=greedy)
 
-    def test_many_values_in_replies_that_nobody_reads(self):
+    def test_many_values_in_unread_replies(self):
         self.client().send(raw.request(raw.SET, b"/k", bytes(4097)))
         greedy = []
         for _ in range(BOUND // (4 * MIB)):
@@ -255,11 +273,11 @@ class Memory(Processes, unittest.TestCase):
         self.finish([self.refused(self.client(), grow)])
 
     def test_an_offender_that_comes_back_does_not_fill_the_log(self):
-        """Each refusal is named or counted, without another one to follow it."""
+        """Each refusal is named or counted, without a further one."""
         grow = [raw.request(raw.QUEUE_PUSH, b"/grows", bytes(MIB))] * (2 * BOUND // MIB)
         offenders = [self.refused(self.client(), grow)]
         for _ in range(200):
-            offenders.append(self.refused(self.client(), grow[:8]))  # what the first had unfinished is free
+            offenders.append(self.refused(self.client(), grow[:8]))  # the unfinished bytes of the first are free
 
         def reported():
             lines = list(self.lines)
@@ -273,7 +291,7 @@ class Memory(Processes, unittest.TestCase):
 
 
 class Stalled(Memory):
-    """With little patience: those who are slow are closed, which gives their memory back."""
+    """With a short limit: slow clients are disconnected, which frees their memory."""
 
     options = ("--stall-seconds", "2")
 
@@ -293,7 +311,7 @@ class Stalled(Memory):
         self.assertTrue(client.is_closed())
         self.finish_when_named([client], "has not finished a request that it has begun")
 
-    def test_compare_set_replies_that_nobody_reads(self):
+    def test_unread_compare_set_replies(self):
         writer = self.client()
         for _ in range(BOUND // (16 * MIB)):
             writer.send(raw.request(raw.APPEND, b"/big", bytes(8 * MIB)))
@@ -333,8 +351,8 @@ class OutOfMemory(Processes, unittest.TestCase):
         self.port = json.loads(self.server.stdout.readline())["port"]
 
     def flood(self, message):
-        """Sends it again and again, on new connections where the server hangs up, beside ordinary clients, some of whom
-        wait or vanish, and a node: all are served as ever."""
+        """Sends it repeatedly, on new connections where the server disconnects, together with ordinary clients, some of
+        which wait or vanish, and a node: all are served."""
         node = self.start("rendezvous", "--backend", "muster", "--endpoint", f"127.0.0.1:{self.port}", "--id", "run",
                           "--nodes", "1", "--hold", "600", "--conf", "is_host=false", stderr=subprocess.DEVNULL)
         self.assertTrue(node.stdout.readline())
@@ -357,7 +375,7 @@ class OutOfMemory(Processes, unittest.TestCase):
             waiting.vanish()
             self.assertGreater(ordinary.add(b"/gate"), count)
         self.assertIsNone(node.poll())
-        eventually(lambda: "out of memory" in self.logged(), "the log says so")
+        eventually(lambda: "out of memory" in self.logged(), "the log has the line")
         ordinary.close()
         greedy.close()
         self.server.terminate()
@@ -375,7 +393,7 @@ class OutOfMemory(Processes, unittest.TestCase):
 
 
 for inherited in [name for name in dir(Memory) if name.startswith("test_")]:
-    setattr(Stalled, inherited, None)  # once is enough
+    setattr(Stalled, inherited, None)  # running them once is enough
 
 if __name__ == "__main__":
     assert MUSTER

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`muster-lab bench` on tiny inputs: it builds, tells what it promises, and is not taken in by a wrong server."""
+"""`muster-lab bench` on tiny inputs: it builds, reports what it promises, and detects a wrong server."""
 
 import json
 import os
@@ -101,7 +101,7 @@ class OtherMeasurements(unittest.TestCase):
             self.assertEqual(point["wakes"], 40)
             self.assertGreater(point["p50_us"], 0)
 
-    def test_latency_stands_beside_an_echo_server(self):
+    def test_latency_is_shown_with_that_of_an_echo_server(self):
         rows = bench("latency", "--seconds", 0.2, "--rounds", 2)
         self.assertEqual([row["op"] for row in rows], ["get", "check", "add"])
         for row in rows:
@@ -143,12 +143,12 @@ class Refusals(unittest.TestCase):
         self.assertIn(words, done.stderr)
 
     def test_no_server_is_status_4(self):
-        # A port that was free a moment ago, and that nobody is told about.
+        # A port that was free a moment ago, and that no other process gets.
         with socketserver.TCPServer(("127.0.0.1", 0), None) as closed:
             port = closed.server_address[1]
         self.expect(4, f"127.0.0.1:{port}", "store", "--server", f"127.0.0.1:{port}", *TINY)
 
-    def test_what_cannot_be_meant_is_status_2(self):
+    def test_a_usage_error_is_status_2(self):
         self.expect(2, "no operation 'fly'", "store", "--ops", "get,fly", *TINY)
         self.expect(2, "--seconds", "store", "--seconds", 601)
         self.expect(2, "no protocol 'smtp'", "store", "--protocol", "smtp")
@@ -163,7 +163,7 @@ class Refusals(unittest.TestCase):
 
 
 class WrongServer(unittest.TestCase):
-    """A server that answers in form, with values that nobody stored."""
+    """A server that answers in the right form, with values that were never stored."""
 
     def test_wrong_values_are_errors(self):
         with LyingServer() as address:
@@ -211,11 +211,11 @@ def is_running(pid):
         status = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
     except FileNotFoundError:
         return False
-    return status.rsplit(")", 1)[1].split()[0] != "Z"  # Whoever inherited it may be slow to bury it.
+    return status.rsplit(")", 1)[1].split()[0] != "Z"  # Its parent may be slow to reap it.
 
 
 class running_server:
-    """A server of muster's, started apart from the benchmark."""
+    """A muster server that the benchmark did not start."""
 
     def __enter__(self):
         self.process = subprocess.Popen([MUSTER, "serve", "--listen", "127.0.0.1:0", "--json"],
@@ -240,10 +240,10 @@ class LyingHandler(socketserver.StreamRequestHandler):
             return b"" if len(self.rfile.read(4)) == 4 else None
         if opcode == 13:  # PING
             return self.rfile.read(4)
-        if opcode == 5:  # CHECK: nothing is ever there
+        if opcode == 5:  # CHECK: no key is ever there
             self.rfile.read(8)
         self.blob()
-        if opcode == 1:  # SET: the value's size is remembered, for a well-formed lie
+        if opcode == 1:  # SET: the size of the value is kept, for a false answer of the right form
             self.server.size = max(self.server.size, len(self.blob()))
             return b""
         if opcode == 3:  # GET
@@ -264,7 +264,7 @@ class LyingServer(socketserver.ThreadingTCPServer):
         self.size = 0
 
     def handle_error(self, request, client_address):
-        pass  # A client that hangs up in the middle is nothing to write about.
+        pass  # A client that disconnects in the middle is not reported.
 
     def __enter__(self):
         threading.Thread(target=self.serve_forever, daemon=True).start()
@@ -276,7 +276,7 @@ class LyingServer(socketserver.ThreadingTCPServer):
 
 
 class Rendezvous(unittest.TestCase):
-    def test_nodes_agree_and_the_cost_is_told(self):
+    def test_nodes_agree_and_the_cost_is_reported(self):
         for backend in ("muster", "c10d"):
             rows = bench("rendezvous", "--backend", backend, "--nodes", "1,8", "--server-threads", 1, "--rounds", 2)
             self.assertEqual([(row["backend"], row["nodes"]) for row in rows], [(backend, 1), (backend, 8)])
@@ -292,7 +292,7 @@ class Rendezvous(unittest.TestCase):
             else:
                 self.assertLess(rows[1]["bytes_per_node"], 1024)
 
-    def test_survivors_of_a_death_form_anew(self):
+    def test_surviving_nodes_form_a_new_round(self):
         row, = bench("rendezvous", "--nodes", 8, "--kill", 2, "--rounds", 3, "--server-threads", 2)
         self.assertTrue(row["ranks_ok"])
         self.assertGreaterEqual(row["reform_seconds"], 0.3, "the grace for coming back")
@@ -317,16 +317,16 @@ class Rendezvous(unittest.TestCase):
 
 class Soak(unittest.TestCase):
     def test_a_fleet_that_comes_and_goes_is_whole_in_the_end_and_leaves_nothing(self):
-        # The tolerance: sanitizers keep what was freed for a while.
-        told = bench("soak", "--nodes", 300, "--minutes", 0.07, "--churn", 10, "--sample", 0.3, "--last-call", 0.3,
+        # The tolerance: sanitizers keep freed memory for a while.
+        reported = bench("soak", "--nodes", 300, "--minutes", 0.07, "--churn", 10, "--sample", 0.3, "--last-call", 0.3,
                      "--seed", 7, "--tolerance", 100)
-        self.assertTrue(told["clean"])
-        self.assertTrue(told["ranks_ok"])
-        self.assertGreater(told["rounds"], 1)
-        self.assertGreater(told["died"], 0)
-        self.assertGreater(told["left"], 0)
-        self.assertEqual((told["descriptors_unaccounted"], told["descriptors_left_over"]), (0, 0))
-        first, *churned, last = told["samples"]
+        self.assertTrue(reported["clean"])
+        self.assertTrue(reported["ranks_ok"])
+        self.assertGreater(reported["rounds"], 1)
+        self.assertGreater(reported["died"], 0)
+        self.assertGreater(reported["left"], 0)
+        self.assertEqual((reported["descriptors_unaccounted"], reported["descriptors_left_over"]), (0, 0))
+        first, *churned, last = reported["samples"]
         for sample in (first, last):
             self.assertEqual((sample["calm"], sample["connected"], sample["in_round"]), (True, 300, 300))
         self.assertTrue(churned)
@@ -349,18 +349,18 @@ class Soak(unittest.TestCase):
         self.assertRegex(done.stdout, r"\nmemory +flat: [1-9]")
         self.assertEqual(lines[-1], "soak: clean")
 
-    def test_one_that_is_too_short_to_tell_fails_and_says_so(self):
+    def test_one_that_is_too_short_fails_and_reports_it(self):
         options = ("--minutes", 0.02, "--churn", 10, "--sample", 0.5)
         done = self.soak(*options)
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
         self.assertIn("\nmemory       not measured\n", done.stdout)
-        self.assertRegex(done.stdout, r"\nwrong +too short to tell .* needs at least 10 samples, and has [1-9]\b")
+        self.assertRegex(done.stdout, r"\nwrong +too short to show .* needs at least 10 samples, and has [1-9]\b")
         self.assertEqual(done.stdout.splitlines()[-1], "soak: FAILED")
-        told = json.loads(self.soak(*options, "--json").stdout)
-        self.assertEqual((told["clean"], told["rss_growth_percent"]), (False, None))
-        self.assertIn("too short to tell", told["wrong"][0])
+        reported = json.loads(self.soak(*options, "--json").stdout)
+        self.assertEqual((reported["clean"], reported["rss_growth_percent"]), (False, None))
+        self.assertIn("too short to show", reported["wrong"][0])
 
-    def test_one_in_which_nobody_went_fails_and_says_so(self):
+    def test_one_in_which_no_node_left_fails_and_reports_it(self):
         done = self.soak("--minutes", 0.01, "--churn", 0, "--sample", 0.03)
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
         self.assertRegex(done.stdout, r"\nwrong +round 0 was the only one: .*\nsoak: FAILED\n$")

@@ -1,4 +1,4 @@
-// Programs that tests start while other threads of theirs are busy: those of a loop, or gRPC's.
+// Programs that tests start while other threads are busy: those of a loop, or gRPC's.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -11,7 +11,7 @@
 namespace muster::test {
 namespace {
 
-/// Threads that want memory all the time: at any moment one of them has the allocator's locks.
+/// Threads that allocate all the time: at any moment one of them has the allocator's locks.
 class Hoarders {
  public:
   Hoarders() {
@@ -40,7 +40,7 @@ TEST(ChildProcessTest, AProgramStartsWhateverOtherThreadsHold) {
   const Hoarders hoarders;
   for (int i = 0; i < 50; ++i) {
     int status = -1;
-    // In a thread that has no memory of its own in store yet.
+    // In a thread that has no memory of its own cached yet.
     std::thread([&status] { status = ChildProcess::Run({"true"}).Wait(seconds(10)); }).join();
     ASSERT_EQ(status, 0) << "start " << i;
   }

@@ -1,5 +1,5 @@
-// TcpStore against peers that the test plays: the bytes it sends first, and what it does when the
-// other side is old, mute, mad or not a store at all.
+// TcpStore against peers that the test plays: the first bytes that it sends, and its behaviour if
+// the other side is old, silent, broken or no store at all.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -91,7 +91,7 @@ TEST_F(ClientPeersTest, Item011_AnEchoThatStaysAlteredIsANetworkErrorInTime) {
       liar.Receive(10);
       liar.Send(U32(1));
     } catch (const std::runtime_error&) {
-      // Nobody connects any more.
+      // No other connection comes.
     }
   }
   EXPECT_THAT(ErrorOf<NetworkError>([&] { connecting.Result(); }), HasSubstr("127.0.0.1"));
@@ -118,8 +118,8 @@ TEST_F(ClientPeersTest, Item012_AServerThatHangsUpOnPingIsTriedWithoutIt) {
   with_ping.Close();
   RawSocket without = listener_.Accept();
   EXPECT_EQ(without.Receive(5), ValidateBytes());
-  // Nothing more is certain about how such a server is greeted: if anything is asked, it is
-  // something that it knows.
+  // Such a server may get any greeting that it knows: if a request comes first, it is one that it
+  // knows.
   Background<bool> using_it([&] { return connecting.Result()->Check({"k"}); });
   std::string asked = without.ReceiveSome();
   if (asked.starts_with(NumKeysBytes())) {
@@ -132,21 +132,21 @@ TEST_F(ClientPeersTest, Item012_AServerThatHangsUpOnPingIsTriedWithoutIt) {
 }
 
 TEST_F(ClientPeersTest, Item011_APeerThatAlwaysHangsUpIsANetworkErrorInTheConstructor) {
-  // A server that turns everybody away (out of descriptors, say) must not pass for one that does
-  // not know PING.
+  // A server that refuses all connections (without descriptors, for example) must not look like one
+  // that does not know PING.
   Background<StorePtr> connecting(Connecting(milliseconds(500)));
   while (!connecting.IsDone()) {
     try {
       listener_.Accept(milliseconds(100)).Close();
     } catch (const std::runtime_error&) {
-      // Nobody connects any more.
+      // No other connection comes.
     }
   }
   EXPECT_THROW(connecting.Result(), NetworkError);
 }
 
 TEST_F(ClientPeersTest, Item011_AForeignServiceIsNotBelieved) {
-  // Answers like HTTP, whose first bytes read as a length of 1.3 TB once made a client hang.
+  // Answers like HTTP. Its first bytes, read as a length of 1.3 TB, once made a client hang.
   Background<StorePtr> connecting(Connecting(milliseconds(500)));
   while (!connecting.IsDone()) {
     try {
@@ -154,7 +154,7 @@ TEST_F(ClientPeersTest, Item011_AForeignServiceIsNotBelieved) {
       web.Receive(5);
       web.Send("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
     } catch (const std::runtime_error&) {
-      // Nobody connects any more.
+      // No other connection comes.
     }
   }
   EXPECT_THROW(connecting.Result(), NetworkError);
@@ -166,7 +166,7 @@ TEST_F(ClientPeersTest, Item114_AnAnnouncedValueOfATerabyteIsNotWaitedFor) {
   peer_->Receive(CompareSetBytes("/k", "a", "b").size());
   peer_->Send(U64(1'303'328'157'216) + "HTTP");
   EXPECT_THAT(ErrorOf<DistError>([&] { getting.Result(); }), HasSubstr("announces"));
-  EXPECT_THROW(store->Check({"k"}), NetworkError);  // the stream is out of step for good
+  EXPECT_THROW(store->Check({"k"}), NetworkError);  // the stream is permanently out of step
 }
 
 TEST_F(ClientPeersTest, Item046_AReplyThatNeverComesIsBoundedByTheTimeout) {
@@ -227,7 +227,7 @@ TEST_F(ClientPeersTest, Item050_AnAnswerThatCrossesTheCancelLeavesTheStreamInSte
   Background<void> waiting([&] { store->Wait({"k"}, milliseconds(100)); });
   EXPECT_EQ(peer_->Receive(WaitBytes({"/k"}).size() + 1), WaitBytes({"/k"}) + CancelBytes());
   peer_->Send(kStop + kCancelled);
-  waiting.Result();  // the key did come: muster's client does not call that a timeout
+  waiting.Result();  // the key came: muster's client does not report that as a timeout
   Background<int64_t> asking([&] { return store->GetNumKeys(); });
   EXPECT_EQ(peer_->Receive(1), NumKeysBytes());
   peer_->Send(I64(7));
@@ -260,7 +260,7 @@ TEST_F(ClientPeersTest, Item113_AKeyTooLongForTheServerIsRefusedHere) {
   EXPECT_THROW(store->Set(longest + "k", "v"), std::invalid_argument);
   EXPECT_THROW(store->Wait({"short", longest + "k"}, kPatience), std::invalid_argument);
   EXPECT_THROW(store->MultiSet({"short", longest + "k"}, {"", ""}), std::invalid_argument);
-  store->Set(longest, "v");  // nothing was sent before it, and the store is fine
+  store->Set(longest, "v");  // nothing was sent before it, and the store is usable
   EXPECT_TRUE(peer_->Receive(SetBytes("/" + longest, "v").size()) == SetBytes("/" + longest, "v"));
 }
 

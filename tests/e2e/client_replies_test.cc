@@ -1,5 +1,5 @@
-// What a TcpStore believes of a peer, and for how long: replies that drip, that never end, or that
-// come as an end of the connection.
+// What a TcpStore accepts from a peer, and for how long: replies that trickle, that never end, or
+// that come as an end of the connection.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ namespace muster::test {
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-/// What the client pretends to expect of a key that it only asks about.
+/// The value that the client expects in its check whether a key is there.
 constexpr std::string_view kNobodys = "muster asks whether this key is there";
 
 class ClientRepliesTest : public ClientPeersTest {
@@ -24,14 +24,14 @@ class ClientRepliesTest : public ClientPeersTest {
     EXPECT_EQ(ToHex(peer_->Receive(request.size())), ToHex(request));
   }
 
-  /// Answers a Get() with "it is there" and an empty value, and hears it ask once more.
+  /// Answers a Get() with "it is there" and an empty value, and reads the client's second query.
   void TellThatItIsEmpty(const std::string& key) {
     Expect(CheckBytes({key}) + GetBytes(key));
     peer_->Send(kReady + Blob(""));
     Expect(CompareSetBytes(key, kNobodys, kNobodys));
   }
 
-  /// What Get() returns after an empty value, when the next answer for its key is `value`.
+  /// What Get() returns after an empty value, if the next answer for its key is `value`.
   std::string ReadWhenConfirmedAs(const std::string& value) {
     StorePtr store = Connected();
     Background<std::string> getting([&] { return store->Get("k"); });
@@ -40,23 +40,24 @@ class ClientRepliesTest : public ClientPeersTest {
     return getting.Result();
   }
 
-  /// Sends `bytes` again and again, so that there is always something to read, until the client has
-  /// had enough.
+  /// Sends `bytes` repeatedly, so that there is always something to read, until the client
+  /// disconnects.
   template <typename T>
   void SendUntilDone(const Background<T>& call, const std::string& bytes) {
     const Stopwatch watch;
     try {
       while (!call.IsDone() && watch.Elapsed() < kPatience) peer_->Send(bytes);
     } catch (const std::runtime_error&) {
-      // It has closed the connection.
+      // The client has closed the connection.
     }
     EXPECT_TRUE(EventuallyTrue([&] { return call.IsDone(); }));
   }
 };
 
-// PyTorch's server without libuv hangs up on a GET of a key that is not there.
+// PyTorch's server without libuv disconnects on a GET of an absent key.
 
-TEST_F(ClientRepliesTest, Item062_AServerThatHangsUpOnAbsentKeysIsAskedMoreCarefully) {
+TEST_F(ClientRepliesTest,
+       Item062_AServerThatDisconnectsOnAbsentKeysGetsNoGetBeforeItsCheckSucceeds) {
   StorePtr store = Connected();
   Background<std::string> getting([&] { return store->Get("k"); });
   Expect(CheckBytes({"/k"}) + GetBytes("/k"));
@@ -71,7 +72,7 @@ TEST_F(ClientRepliesTest, Item062_AServerThatHangsUpOnAbsentKeysIsAskedMoreCaref
   peer_->Send(Blob("value"));
   EXPECT_EQ(getting.Result(), "value");
 
-  // It remembers: GET is not asked before CHECK has said yes.
+  // The client remembers it: no GET before CHECK has said yes.
   Background<std::string> again([&] { return store->Get("l"); });
   Expect(CheckBytes({"/l"}));
   peer_->Send(kNotReady);
@@ -129,19 +130,19 @@ TEST_F(ClientRepliesTest, Item056_AnEndAfterTheKeyWasThereIsAnError) {
   EXPECT_THROW(store->Get("k"), NetworkError);
 }
 
-// Bytes that keep coming (or going) do not buy a peer more time.
+// A peer does not get more time by bytes that keep coming (or going).
 
-TEST_F(ClientRepliesTest, Item046_AValueThatGoesOnAndOnIsBoundedByTheTimeout) {
+TEST_F(ClientRepliesTest, Item046_AnEndlessValueIsBoundedByTheTimeout) {
   StorePtr store = Connected();
   store->SetTimeout(milliseconds(20));
   Background<std::string> swapping([&] { return store->CompareSet("k", "a", "b"); });
   peer_->Receive(CompareSetBytes("/k", "a", "b").size());
-  peer_->Send(U64(256 << 20));  // as much as is believed, and more than comes in 20 ms
+  peer_->Send(U64(256 << 20));  // as much as is accepted, and more than arrives in 20 ms
   SendUntilDone(swapping, std::string(64 << 10, 'v'));
   EXPECT_THAT(ErrorOf<NetworkError>([&] { swapping.Result(); }), HasSubstr("within 20ms"));
 }
 
-TEST_F(ClientRepliesTest, Item046_AListThatGoesOnAndOnIsBoundedByTheTimeout) {
+TEST_F(ClientRepliesTest, Item046_AnEndlessListIsBoundedByTheTimeout) {
   StorePtr store = Connected();
   store->SetTimeout(milliseconds(50));
   Background<Keys> listing([&] { return store->ListKeys(); });
@@ -166,7 +167,7 @@ TEST_F(ClientRepliesTest, Item046_ARequestThatIsTakenBitByBitIsBoundedByTheTimeo
   EXPECT_THAT(ErrorOf<NetworkError>([&] { setting.Result(); }), HasSubstr("for 20ms"));
 }
 
-TEST_F(ClientRepliesTest, Item081_AListOfMoreKeysThanAnybodyHasIsNotBelieved) {
+TEST_F(ClientRepliesTest, Item081_AListOfImpossiblyManyKeysIsRejected) {
   for (const int64_t count : {int64_t{1} << 62, int64_t{-1}}) {
     StorePtr store = Connected();
     Background<Keys> listing([&] { return store->ListKeys(); });
@@ -193,13 +194,13 @@ TEST_F(ClientRepliesTest, Item062_AKeyThatVanishesBeforeAMultiGetReadsItIsWaited
   EXPECT_THAT(getting.Result(), ::testing::ElementsAre("1", "2"));
 }
 
-// "Empty" and "gone" are one word on the wire, and CHECK and GET may arrive apart.
+// "Empty" and "gone" look the same on the wire, and CHECK and GET may arrive separately.
 
 TEST_F(ClientRepliesTest, Item062_AKeyDeletedBetweenItsCheckAndItsGetIsWaitedForAgain) {
   StorePtr store = Connected();
   Background<std::string> getting([&] { return store->Get("k"); });
   TellThatItIsEmpty("/k");
-  peer_->Send(Blob(kNobodys));  // what a server says of a key that is not there
+  peer_->Send(Blob(kNobodys));  // the reply for an absent key
   Expect(CheckBytes({"/k"}));
   peer_->Send(kNotReady);
   Expect(WaitBytes({"/k"}));
@@ -213,7 +214,7 @@ TEST_F(ClientRepliesTest, Item062_AnEmptyValueIsBelievedWhenItsKeyIsThere) {
   EXPECT_EQ(ReadWhenConfirmedAs(""), "");
 }
 
-TEST_F(ClientRepliesTest, Item062_AValueThatComesWhileItsKeyIsAskedForIsTheAnswer) {
+TEST_F(ClientRepliesTest, Item062_AValueThatArrivesDuringTheRequestIsTheAnswer) {
   EXPECT_EQ(ReadWhenConfirmedAs("new"), "new");
 }
 
@@ -240,7 +241,7 @@ TEST_F(ClientRepliesTest, Item062_AMultiGetWhoseEmptyKeyIsGoneWaitsForItAgain) {
   Expect(CompareSetBytes("/b", kNobodys, kNobodys));
   peer_->Send(Blob(kNobodys));
   Expect(CheckBytes({"/b"}));
-  peer_->Send(kReady);  // It came back in the meantime, but is it a queue?
+  peer_->Send(kReady);  // The key came back meanwhile, but is it a queue?
   Expect(QueueLenBytes("/b"));
   peer_->Send(I64(0));
   Expect(WaitBytes(keys));
@@ -268,7 +269,7 @@ TEST_F(ClientRepliesTest, Item115_AMultiSetTooLargeForTheServerIsRefusedHere) {
   EXPECT_THAT(ErrorOf<std::invalid_argument>([&] { store->MultiSet(keys, values); }),
               ::testing::AllOf(HasSubstr("MULTI_SET: 276824667 bytes"),
                                HasSubstr("limit 268435456"), HasSubstr("split the call")));
-  store->Set("k", "v");  // nothing was sent before it, and the store is fine
+  store->Set("k", "v");  // nothing was sent before it, and the store is usable
   Expect(SetBytes("/k", "v"));
 }
 

@@ -1,4 +1,5 @@
-"""Nodes in containers: each is process 1 of its own, and some have one address. They are two nodes all the same."""
+"""Nodes in containers: each is process 1 in its PID namespace, and some have one address. They are two nodes
+nevertheless."""
 
 import json
 import shutil
@@ -9,7 +10,7 @@ from needs import skip_or_fail
 from processes import MUSTER, Processes
 
 PATIENCE = 60
-# A PID namespace of its own, with nothing else of a container.
+# A PID namespace of its own, and nothing else of a container.
 CONTAINER = ("unshare", "--pid", "--fork", "--kill-child")
 
 

@@ -1,4 +1,4 @@
-// A crowd that knocks while nobody opens: the server's process stands still until all are there.
+// Many clients connect while the server's process is stopped, until all are there.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -36,7 +36,7 @@ RawSocket Connect(uint16_t port) {
 
 }  // namespace
 
-TEST(CrowdTest, Item121_FourThousandThatAllKnockBeforeAnyIsLetInAreServedInTime) {
+TEST(CrowdTest, Item121_FourThousandThatConnectBeforeAnyIsAcceptedAreServedInTime) {
   constexpr int kClients = 4096;
   ASSERT_GE(RaiseDescriptorLimit(), rlim_t{kClients + 200});
   ServerProcess server({.host = "127.0.0.1", .threads = 2});
@@ -55,7 +55,7 @@ TEST(CrowdTest, Item121_FourThousandThatAllKnockBeforeAnyIsLetInAreServedInTime)
   for (int i = 0; i < kClients; ++i) {
     ASSERT_EQ(clients[static_cast<size_t>(i)].Receive(4), U32(static_cast<uint32_t>(i))) << i;
   }
-  // Whoever has a timeout of kPatience is served.
+  // A client with a timeout of kPatience is served.
   EXPECT_LT(watch.Elapsed(), kPatience);
   EXPECT_EQ(server.Stop(), 0);
 }

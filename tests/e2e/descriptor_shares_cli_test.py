@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Idle connections of one address do not use up the descriptors of `muster serve`: others, and sessions, get in."""
+"""Idle connections of one address do not use up the descriptors of `muster serve`: other addresses, and sessions, get
+in."""
 
 import json
 import resource
@@ -17,6 +18,7 @@ from processes import MUSTER, Processes
 VALIDATE = b"\x00" + struct.pack("<I", 0x3C85F7CE)
 SET, ADD, WAIT, PING = (bytes([number]) for number in (1, 4, 6, 13))
 DESCRIPTORS = 400
+RUNS = 1000
 HOME, STRANGER = "127.0.0.1", "127.0.0.2"
 
 
@@ -25,20 +27,20 @@ def blob(data):
 
 
 class Peer:
-    """A client of the store that comes from an address of its own, with a deadline for each answer."""
+    """A client of the store with an address of its own and a deadline for each answer."""
 
-    def __init__(self, port, address, says=VALIDATE):
+    def __init__(self, port, address, mentions=VALIDATE):
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE, source_address=(address, 0))
-        self.socket.sendall(says)
+        self.socket.sendall(mentions)
 
     def receive(self, count):
-        heard = b""
-        while len(heard) < count:
-            part = self.socket.recv(count - len(heard))
+        received = b""
+        while len(received) < count:
+            part = self.socket.recv(count - len(received))
             if not part:
                 raise ConnectionError("closed")
-            heard += part
-        return heard
+            received += part
+        return received
 
     def ping(self):
         self.socket.sendall(PING + b"abcd")
@@ -69,17 +71,18 @@ class Shares(Processes, unittest.TestCase):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
         self.log = tempfile.TemporaryFile(mode="w+", encoding="utf-8")
         self.addCleanup(self.log.close)
-        self.server = self.start("serve", "--listen", "127.0.0.1:0", "--json", "--threads", "2", stderr=self.log,
+        self.server = self.start("serve", "--listen", "127.0.0.1:0", "--json", "--threads", "2", "--runs-max", str(RUNS),
+                                 stderr=self.log,
                                  preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS,) * 2))
         self.port = json.loads(self.server.stdout.readline())["port"]
 
-    def peer(self, address, says=VALIDATE):
-        made = Peer(self.port, address, says)
+    def peer(self, address, mentions=VALIDATE):
+        made = Peer(self.port, address, mentions)
         self.addCleanup(made.close)
         return made
 
     def served(self, address):
-        """A peer that has been answered; nothing if it was turned away."""
+        """A peer that was answered; nothing if it was refused."""
         try:
             made = self.peer(address)
             return made if made.ping() else None
@@ -87,7 +90,7 @@ class Shares(Processes, unittest.TestCase):
             return None
 
     def flood(self, address, asks, parks=False):
-        """Connections until the server has no descriptor left. Without `asks` they have sent nothing but VALIDATE; with
+        """Opens connections until the server has no descriptor left. Without `asks` they have sent only VALIDATE; with
         `parks` each waits for a key of its own."""
         if not asks:
             held = [self.peer(address) for _ in range(DESCRIPTORS)]
@@ -119,11 +122,11 @@ class Shares(Processes, unittest.TestCase):
     def test_a_store_client_of_another_address_is_served(self):
         self.assert_served(asks=True)
 
-    def test_and_where_the_others_have_asked_for_nothing(self):
+    def test_also_if_the_others_have_sent_no_request(self):
         self.assert_served(asks=False)
 
     def test_no_stranger_ends_a_parked_wait(self):
-        """Workers of a large job wait behind one address; connections of another one do not end them."""
+        """Workers of a large job wait at one address; connections of another one do not end them."""
         session = self.peer(STRANGER, VALIDATE + raw.session_open(b"run", patience_ms=3_600_000))
         session.receive(struct.unpack("<I", session.receive(5)[1:])[0])
         flood = self.flood(STRANGER, True, parks=True)
@@ -138,7 +141,8 @@ class Shares(Processes, unittest.TestCase):
         self.assertFalse(any(peer.is_closed() for peer in flood))
 
     def test_one_address_leaves_a_quarter_to_others_whatever_it_does(self):
-        """Also if all that it holds waits, or is a session; and nodes get in when two addresses hold all they can."""
+        """Also if all of its connections wait, or are sessions. Nodes get in when two addresses hold all that they can.
+        """
         flood = self.flood(STRANGER, True, parks=True)
         self.assertLess(len(flood), DESCRIPTORS * 3 // 4)
         clients = [self.peer(HOME) for _ in range(40)]
@@ -162,8 +166,21 @@ class Shares(Processes, unittest.TestCase):
             self.assertEqual(client.add(b"n"), number)
         self.assert_nodes_get_in(8)
 
+    def test_runs_of_one_address_leave_some_to_others(self):
+        """Runs stay for as long as their nodes ask for, also without a connection."""
+        kinds = []
+        for number in range(RUNS + 1):
+            node = self.peer(STRANGER, VALIDATE + raw.session_open(b"r%d" % number, patience_ms=3_600_000))
+            kinds.append(node.receive(struct.unpack("<BI", node.receive(5))[1])[0])
+            node.close()
+        opened, refused = 0, 1
+        self.assertEqual(kinds, [opened] * RUNS + [refused])
+        node = subprocess.run([MUSTER, "rendezvous", "--endpoint", f"127.0.0.1:{self.port}", "--id", "r", "--nodes", "1",
+                               "--hold", "0", "--json"], capture_output=True, timeout=PATIENCE, check=False)
+        self.assertEqual(node.returncode, 0, node.stderr)
+
     def node(self, address, number):
-        """One that has been answered; nothing if it was turned away."""
+        """A node that was answered; nothing if it was refused."""
         try:
             made = self.peer(address, VALIDATE + raw.session_open(b"r%d" % number, patience_ms=3_600_000))
             made.receive(5)
@@ -183,7 +200,7 @@ class Shares(Processes, unittest.TestCase):
 
     def test_a_node_of_another_address_gets_its_round(self):
         flood = self.flood(STRANGER, True)
-        # All the time somebody takes what becomes free.
+        # All the time another client takes what becomes free.
         for _ in range(5):
             node = subprocess.run([MUSTER, "rendezvous", "--endpoint", f"127.0.0.1:{self.port}", "--id", "r", "--nodes",
                                    "1", "--hold", "0", "--json"], capture_output=True, timeout=PATIENCE, check=False)
@@ -202,7 +219,7 @@ class Shares(Processes, unittest.TestCase):
             self.assertEqual(status.returncode, 0, status.stderr)
         self.assertIsNone(self.served(HOME))
 
-    def test_a_store_client_of_the_same_address_is_served_if_others_have_asked_for_nothing(self):
+    def test_a_store_client_of_the_same_address_is_served_if_others_have_sent_no_request(self):
         self.flood(HOME, False)
         clients = []
         for number in range(1, 61):
@@ -218,10 +235,10 @@ class Shares(Processes, unittest.TestCase):
         self.assertEqual(status.returncode, 0, status.stderr)
         self.assertFalse(any(peer.is_closed() for peer in flood))
 
-    def test_a_parked_wait_and_who_asked_last_stay(self):
+    def test_a_parked_wait_and_the_most_recent_client_stay(self):
         waiter = self.peer(STRANGER, VALIDATE + WAIT + struct.pack("<Q", 1) + blob(b"/gate"))
         flood = self.flood(STRANGER, True)
-        self.assertTrue(flood[0].ping())  # it is the youngest now
+        self.assertTrue(flood[0].ping())  # it is the most recent one now
         clients = [self.peer(HOME) for _ in range(100)]
         for client in clients:
             self.assertTrue(client.ping())
@@ -238,7 +255,7 @@ class Shares(Processes, unittest.TestCase):
         named = [line for line in self.logged().splitlines() if f"{STRANGER} holds" in line]
         self.assertEqual(len(named), 1, self.logged())
 
-    def test_it_ends_with_0_whoever_is_there(self):
+    def test_it_ends_with_0_whichever_clients_are_connected(self):
         self.flood(STRANGER, False)
         self.assertTrue(self.peer(HOME).ping())
         self.server.send_signal(signal.SIGTERM)

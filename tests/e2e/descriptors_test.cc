@@ -1,5 +1,5 @@
-// A server that has used up its file descriptors: those it serves notice nothing, new ones are
-// turned away cleanly and are served again when there is room.
+// A server without free file descriptors: its clients notice nothing; new ones are refused cleanly,
+// and served again when there is room.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -27,7 +27,7 @@ class DescriptorsTest : public ::testing::Test {
     server_.emplace(StoreServerOptions{.host = "127.0.0.1", .threads = 2}, kDescriptors);
   }
 
-  /// A client that the server serves; nothing if it turned it away.
+  /// A client that the server serves; nothing if it was refused.
   std::optional<RawClient> TryConnect() {
     try {
       RawClient client = RawClient::Validated(server_->port());
@@ -38,7 +38,7 @@ class DescriptorsTest : public ::testing::Test {
     return std::nullopt;
   }
 
-  /// Connects until the server turns one away.
+  /// Connects until the server refuses a client.
   void UseThemUp() {
     while (std::optional<RawClient> client = TryConnect()) {
       clients_.push_back(std::move(*client));
@@ -59,7 +59,7 @@ TEST_F(DescriptorsTest, Item112_ThoseConnectedNoticeNothingWhenDescriptorsRunOut
   clients_[0].Settle();
   clients_[1].Send(SetBytes("/k", "v"));
   EXPECT_EQ(clients_[0].Receive(1), kStop);
-  // Descriptors first, then the end: the leak check of a sanitizer needs some of its own.
+  // Descriptors first, then the end: the leak check of a sanitizer needs some.
   clients_.clear();
   EXPECT_TRUE(EventuallyTrue([&] { return TryConnect().has_value(); }));
   EXPECT_EQ(server_->Stop(), 0);
@@ -78,7 +78,7 @@ TEST_F(DescriptorsTest, Item112_NewOnesAreServedWhenSomeHaveGone) {
   EXPECT_FALSE(TryConnect());
   clients_.erase(clients_.end() - 10, clients_.end());
   EXPECT_TRUE(EventuallyTrue([&] { return TryConnect().has_value(); }));
-  // And once more: the reserve that serves to turn peers away is not used up by it.
+  // Once more: refusing clients does not use up the reserve for it.
   UseThemUp();
   EXPECT_FALSE(TryConnect());
   clients_.clear();
@@ -106,7 +106,7 @@ TEST_F(DescriptorsTest, Item106_AClientWithoutADescriptorWaitsForOne) {
     TcpStore store("127.0.0.1", {.port = server_->port(), .timeout = kPatience});
     return store.Add("n", 1);
   });
-  // Long enough for the first attempt to have failed. (To look at the thread would take a
+  // Long enough for the first attempt to have failed. (Looking at the thread would take a
   // descriptor.)
   const Stopwatch watch;
   EXPECT_TRUE(EventuallyTrue([&] { return watch.Elapsed() > milliseconds(200); }));
@@ -116,7 +116,7 @@ TEST_F(DescriptorsTest, Item106_AClientWithoutADescriptorWaitsForOne) {
   EXPECT_EQ(newcomer.Result(), 1);
 }
 
-// Ends the process: 7 with the error's text on stderr if the server says what it lacks.
+// Ends the process: 7 with the error's text on stderr if the server reports what it lacks.
 [[noreturn]] void StartWithFewDescriptors() {
   const rlimit limit = {.rlim_cur = 24, .rlim_max = 24};
   setrlimit(RLIMIT_NOFILE, &limit);
@@ -129,7 +129,7 @@ TEST_F(DescriptorsTest, Item106_AClientWithoutADescriptorWaitsForOne) {
   std::_Exit(1);
 }
 
-TEST(DescriptorsAtStartTest, AServerThatCannotHaveItsLoopsSaysSo) {
+TEST(DescriptorsAtStartTest, AServerThatCannotMakeItsLoopsReportsIt) {
   ASSERT_EXIT(StartWithFewDescriptors(), ::testing::ExitedWithCode(7),
               "no event loop: too many open files");
 }

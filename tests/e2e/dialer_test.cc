@@ -1,4 +1,4 @@
-// Connecting: addresses that swallow everything, and a machine without a thread to spare.
+// Connecting: addresses that drop everything, and a machine without a free thread.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -27,7 +27,7 @@ sockaddr_storage LoopbackAt(uint16_t port) {
   return address;
 }
 
-/// A port whose queue of connections is full and stays so: the kernel drops what else comes.
+/// A port whose accept queue is full and stays so: the kernel drops further connections.
 class BlackHole {
  public:
   BlackHole() {
@@ -65,7 +65,7 @@ TEST_F(DialerTest, Item105_AnAddressThatSwallowsEverythingDoesNotHideTheNext) {
   const auto stream = ConnectToAny(addresses, clock_, clock_.Now() + 1s);
   ASSERT_TRUE(stream) << stream.error().message;
   EXPECT_THAT((*stream)->Describe(), ::testing::HasSubstr(std::to_string(listener.port())));
-  EXPECT_GE(watch.Elapsed(), milliseconds(400));  // half of the time was the first one's
+  EXPECT_GE(watch.Elapsed(), milliseconds(400));  // half of the time was for the first one
 }
 
 TEST_F(DialerTest, Item107_AddressesThatAllSwallowCostTheDeadlineAndNoMore) {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What `make run` shows, without its build: an elastic job that loses a node and is finished by the others."""
+"""What `make run` shows, without its build: an elastic job that loses a node, and that the others finish."""
 
 import os
 import pathlib
@@ -15,7 +15,7 @@ PATIENCE = 120
 
 
 def those_with(text):
-    """Pids of processes that have the text in their environment."""
+    """Pids of processes with this text in their environments."""
     found = []
     for folder in pathlib.Path("/proc").glob("[0-9]*"):
         try:
@@ -33,7 +33,7 @@ class ElasticJob(unittest.TestCase):
         self.folder = folder.name
 
     def start(self, *arguments):
-        # Its own group: nobody else gets the signals that are meant for it. Everything it makes is in the folder.
+        # A group of its own, so that no other process gets its signals. All its files are in the folder.
         job = subprocess.Popen([ROOT / "scripts" / "elastic_job", *arguments], text=True, stdout=subprocess.PIPE,
                                stderr=subprocess.STDOUT, env={**os.environ, "TMPDIR": self.folder},
                                start_new_session=True)
@@ -53,37 +53,37 @@ class ElasticJob(unittest.TestCase):
 
     def test_a_killed_node_costs_no_step_and_leaves_no_process(self):
         job = self.start(BUILD)
-        said, _ = job.communicate(timeout=PATIENCE)
-        self.assertEqual(job.returncode, 0, said)
+        printed, _ = job.communicate(timeout=PATIENCE)
+        self.assertEqual(job.returncode, 0, printed)
         for line in (r"elastic_job: 3 nodes of 2 workers, at least 2 needed; .*",
                      r"muster: round 0: 3 nodes, 6 workers, formed in \d+ ms, 0 restarts left",
-                     r"elastic_job: kill -9 \d+: that was node 2, launcher of 2 workers",
+                     r"elastic_job: kill -9 \d+: the launcher of node 2, with 2 workers",
                      r"elastic_job: its workers are gone, too",
                      r"muster: round 1: 2 nodes, 4 workers, formed in \d+ ms, 0 restarts left",
                      r"  \[node \d, rank 0\] the sum of 1 to 24000 is 288012000, as it has to be",
-                     r"elastic_job: the job has ended with status 0 on the nodes that were left, .*; no process is left"):
-            self.assertRegex(said, re.compile(f"^{line}$", re.MULTILINE))
-        steps = [int(number) for number in re.findall(r"step (\d+) of 24:", said)]
-        self.assertEqual(sorted(set(steps)), list(range(1, 25)), "each step is told")
+                     r"elastic_job: the job has ended with status 0 on the remaining nodes, .*; no process is left"):
+            self.assertRegex(printed, re.compile(f"^{line}$", re.MULTILINE))
+        steps = [int(number) for number in re.findall(r"step (\d+) of 24:", printed)]
+        self.assertEqual(sorted(set(steps)), list(range(1, 25)), "each step is reported")
         self.nothing_is_left()
 
-    def test_whoever_interrupts_it_finds_nothing_left_either(self):
+    def test_nothing_is_left_after_an_interruption_either(self):
         job = self.start(BUILD)
-        said = ""
+        printed = ""
         for line in job.stdout:
-            said += line
+            printed += line
             if "step 2 of 24" in line:
                 break
         job.send_signal(signal.SIGINT)
-        said += job.communicate(timeout=PATIENCE)[0]
-        self.assertEqual(job.returncode, 130, said)
+        printed += job.communicate(timeout=PATIENCE)[0]
+        self.assertEqual(job.returncode, 130, printed)
         self.nothing_is_left()
 
-    def test_without_the_programs_it_says_so(self):
+    def test_missing_programs_are_reported(self):
         job = self.start(self.folder)
-        said, _ = job.communicate(timeout=PATIENCE)
+        printed, _ = job.communicate(timeout=PATIENCE)
         self.assertEqual(job.returncode, 2)
-        self.assertIn("has no muster and elastic_worker", said)
+        self.assertIn("has no muster and elastic_worker", printed)
 
 
 if __name__ == "__main__":

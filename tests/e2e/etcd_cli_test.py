@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`muster etcd --dev` as its users meet it: an etcd of one's own, and nothing that stays of it."""
+"""`muster etcd --dev` for its users: a throwaway etcd, of which nothing stays."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from fleet_of_agents import PATIENCE, until
 from ports import free_port
 from processes import MUSTER, Processes
 
-# As etcd begins: its ports are open, and nobody answers there.
+# As etcd at its start: its ports are open, and it does not answer.
 SILENT = """#!/usr/bin/env python3
 import socket, sys, time
 port = int(sys.argv[sys.argv.index("--listen-client-urls") + 1].rsplit(":", 1)[1])
@@ -49,7 +49,7 @@ class Etcd(Processes, unittest.TestCase):
         except OSError:
             return False
 
-    def test_one_member_serves_until_it_is_told_to_stop(self):
+    def test_one_member_serves_until_a_signal(self):
         etcd = self.etcd()
         line = etcd.stdout.readline()
         self.assertRegex(line, r"^muster: etcd is at etcd://localhost:\d+$")
@@ -72,7 +72,7 @@ class Etcd(Processes, unittest.TestCase):
         for pid in report["pids"]:
             self.assertFalse(self.is_there(pid))
 
-    def test_a_member_that_dies_is_told_of(self):
+    def test_a_member_that_dies_is_reported(self):
         etcd = self.etcd("--members", "3", "--json")
         report = json.loads(etcd.stdout.readline())
         for left in (2, 1, 0):
@@ -82,7 +82,7 @@ class Etcd(Processes, unittest.TestCase):
         self.assertEqual(etcd.wait(PATIENCE), 1)
         self.assertEqual(list(self.folder.iterdir()), [])
 
-    def test_while_it_starts_it_can_be_told_to_stop(self):
+    def test_while_it_starts_it_can_be_stopped(self):
         silent = self.folder / "silent"
         silent.write_text(SILENT, encoding="ascii")
         silent.chmod(0o700)
@@ -90,13 +90,13 @@ class Etcd(Processes, unittest.TestCase):
         etcd = self.etcd("--data-dir", str(data), TORCHELASTIC_ETCD_BINARY_PATH=str(silent))
         until(lambda: any("listens" in log.read_text(encoding="ascii") for log in data.glob("0/m0/etcd.log")),
               "the program does not start")
-        told_at = time.monotonic()
+        signalled_at = time.monotonic()
         etcd.send_signal(signal.SIGTERM)
         self.assertEqual(etcd.wait(PATIENCE), 0)
-        self.assertLess(time.monotonic() - told_at, 5)  # of 60 s, four times
+        self.assertLess(time.monotonic() - signalled_at, 5)  # of 60 s, four times
         self.assertFalse(data.exists())
 
-    def test_a_program_that_is_not_where_it_should_be_is_told_of(self):
+    def test_a_missing_program_is_reported(self):
         etcd = self.etcd(TORCHELASTIC_ETCD_BINARY_PATH="/no/such/etcd")
         self.assertIn("TORCHELASTIC_ETCD_BINARY_PATH names '/no/such/etcd', which is not there", etcd.stderr.readline())
         self.assertRegex(etcd.stdout.readline(), r"^muster: etcd is at ")
@@ -120,7 +120,7 @@ class Etcd(Processes, unittest.TestCase):
         self.assertEqual(etcd.wait(PATIENCE), 0)
         self.assertFalse((self.folder / "data").exists())
 
-    def test_a_port_that_is_taken_is_a_failure_that_says_so(self):
+    def test_a_taken_port_is_reported(self):
         first = self.etcd("--json")
         taken = json.loads(first.stdout.readline())["endpoints"][0].split(":")[1]
         second = self.etcd("--port", taken)
@@ -128,14 +128,14 @@ class Etcd(Processes, unittest.TestCase):
         self.assertEqual(second.returncode, 1, errors)
         self.assertIn("address already in use", errors)
 
-    def test_without_the_program_it_says_what_to_install(self):
+    def test_without_the_program_it_names_what_to_install(self):
         (self.folder / "bin").mkdir()
         done = subprocess.run([MUSTER, "etcd", "--dev"], env={"PATH": str(self.folder / "bin")}, capture_output=True,
                               text=True, timeout=PATIENCE, check=False)
         self.assertEqual(done.returncode, 1, done)
         self.assertIn("install etcd", done.stderr)
 
-    def test_it_wants_to_hear_that_it_is_for_development(self):
+    def test_it_requires_the_flag_dev(self):
         done = subprocess.run([MUSTER, "etcd"], capture_output=True, text=True, timeout=PATIENCE, check=False)
         self.assertEqual(done.returncode, 2, done)
         self.assertIn("--dev", done.stderr)

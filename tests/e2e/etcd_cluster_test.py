@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Members of etcd die, are cut off and are started again, all of them or the one that leads: rendezvous under way
-complete, and rounds that run hear nothing of it.
+"""Members of etcd die, are cut off and restarted, all of them or the one that leads. Rendezvous under way complete, and
+complete rounds notice nothing.
 
-The members are on machines of their own: network namespaces of this one. Whoever may not make them skips these tests."""
+The members are on machines of their own: network namespaces of this one. Without permission for these the tests are
+skipped."""
 
 import os
 import sys
@@ -15,12 +16,13 @@ sys.path.insert(0, os.path.join(os.environ["MUSTER_SOURCE_DIR"], "lab"))
 from torture import network  # noqa: E402
 
 CUT = network.Condition(cut=True)
-# etcd needs 1 to 2 s to have another leader, a client up to 3 s to find that a member is silent: the default outlasts it.
+# etcd needs 1 to 2 s to have another leader, and a client up to 3 s to notice that a member is silent: the default
+# lease is longer.
 LEASE_S = 6
 
 
 class Cluster(OnEtcd):
-    """Three members. Two runs in each test: one that has a round, one that lacks a node."""
+    """Three members. Two runs in each test: one that has a round, and one that lacks a node."""
 
     CONF = ""
 
@@ -45,7 +47,7 @@ class Cluster(OnEtcd):
         self.agree(*self.running)
         for node in self.forming:
             node.error("2 of 3 nodes are here")
-        self.said = [len(node.events) for node in self.running]
+        self.printed = [len(node.events) for node in self.running]
         self.struck = None
 
     def strike(self, fault):
@@ -53,14 +55,14 @@ class Cluster(OnEtcd):
         fault()
 
     def assert_survived(self, what):
-        """To be called while the fault lasts."""
+        """Call it while the fault lasts."""
         late = self.node(nodes="3", run=self.run_id + "-forms")
         _, formed = self.agree(*self.forming, late)
         self.assertLess(formed - self.struck, LEASE_S + BUSY_S)
-        # That nothing happens is a claim about time.
+        # The claim that nothing happens is about time.
         time.sleep(max(0.0, self.struck + LEASE_S + 1 - time.monotonic()))
-        self.assert_quiet(*self.running, since=self.said)
-        # And they hear what there is to hear.
+        self.assert_quiet(*self.running, since=self.printed)
+        # The nodes then receive what they should.
         began = time.monotonic()
         late = self.node(nodes="2:3", run=self.run_id + "-runs")
         _, grown = self.agree(*self.running, late, after=0)
@@ -69,7 +71,7 @@ class Cluster(OnEtcd):
                     f"{grown - began:.2f} s")
 
     def heal(self, fault):
-        """At the end of the test, and until all is well."""
+        """Heals the fault at the end of the test, and waits until the cluster is healthy."""
         self.addCleanup(self.etcd.await_health)
         self.addCleanup(fault)
 

@@ -1,6 +1,6 @@
 """A real etcd on this machine, and nodes that meet in it. Not a test itself.
 
-All processes are children of the test, killed by the kernel should it die first, and all files lie in one folder."""
+All processes are children of the test, and the kernel kills them if it dies first. All files lie in one folder."""
 
 import collections
 import contextlib
@@ -20,19 +20,20 @@ from needs import skip_or_fail
 from ports import free_port
 from processes import MUSTER
 
-# A node that does not renew its lease for so long is given up: half of the default, or the tests would take twice as long.
+# A node that does not renew its lease for so long is declared lost. This is half of the default, so that the tests take
+# half the time.
 LEASE_S = 3
-# etcd looks for leases that are over twice a second; a leader is elected in some ten milliseconds.
+# etcd checks for expired leases twice a second; a leader is elected within some ten milliseconds.
 NOTICED_S = LEASE_S + 1
 LAST_CALL_S = 1  # the shortest
-BUSY_S = 15  # what a machine may need on top of that, under sanitizers and other tests
+BUSY_S = 15  # what a machine may need in addition, under sanitizers and other tests
 
 Line = collections.namedtuple("Line", "time text")
 Event = collections.namedtuple("Event", "time kind data")
 
 
 def missing():
-    """Why there can be no etcd here; empty if there can."""
+    """The reason why there can be no etcd here; empty if there can."""
     for program in ("etcd", "etcdctl", "setpriv"):
         if not shutil.which(program):
             return f"the program '{program}' is missing"
@@ -44,8 +45,8 @@ def child(command, **options):
 
 
 class Etcd:
-    """A cluster; all of it is there when the constructor returns. `places`: what to put before the commands of each
-    member, and the address that it has there."""
+    """A cluster; all members run when the constructor returns. `places`: prefixes for the commands of each member, and
+    its address there."""
 
     COMMAND = ("--dial-timeout", "2s", "--command-timeout", "5s")
 
@@ -70,7 +71,7 @@ class Etcd:
         return "etcd://" + ",".join(self.address(member) for member in self.members)
 
     def start(self, member):
-        """Also again, with what it had."""
+        """Starts a member, or restarts it with its data."""
         place, _ = self._places[member]
         client = f"http://{self.address(member)}"
         command = [*place, "etcd", *self._identity(member), "--listen-client-urls", client,
@@ -87,7 +88,7 @@ class Etcd:
                 "--initial-cluster", ",".join(f"m{number}={self._peer(number)}" for number in self.members)]
 
     def back_up(self):
-        """Returns a file with all that the cluster, of one member, knows now."""
+        """Returns a file with all data of the cluster of one member."""
         file = os.path.join(self._folder, f"backup-{len(os.listdir(self._folder))}")
         done = self.control("snapshot", "save", file)
         if done.returncode != 0:
@@ -95,7 +96,7 @@ class Etcd:
         return file
 
     def restore(self, file, *more):
-        """The cluster, of one member, ends, and comes back with the data of that file. `more`: flags of the restore."""
+        """Ends the cluster of one member, and restarts it with the data of that file. `more`: flags of the restore."""
         self.kill(0)
         shutil.rmtree(os.path.join(self._folder, "m0"))
         subprocess.run(["etcdctl", "snapshot", "restore", file, *self._identity(0), *more], capture_output=True, text=True,
@@ -114,7 +115,7 @@ class Etcd:
               lambda: "etcd is well:\n" + "\n".join(self.log(member)[-2000:] for member in self.members))
 
     def kill(self, *members):
-        """Gone when this returns."""
+        """When this returns they are gone."""
         for member in members:
             self._processes[member].kill()
         for member in members:
@@ -124,11 +125,11 @@ class Etcd:
         self.kill(*self.members)
 
     def log_in(self, user):
-        """From now on, control() is this one ("name:password")."""
+        """From now on, control() uses this user ("name:password")."""
         self._user = ("--user", user)
 
     def control(self, *words, members=None):
-        """What etcdctl says of these members, by default all."""
+        """The output of etcdctl for these members, by default all."""
         endpoints = ",".join(self.address(member) for member in (self.members if members is None else members))
         return subprocess.run([*self._from_where, "etcdctl", "--endpoints", endpoints, *self.COMMAND, *self._user, *words],
                               capture_output=True, text=True, timeout=PATIENCE, check=False,
@@ -140,12 +141,12 @@ class Etcd:
             raise AssertionError(f"etcdctl put {key}: {done.stderr}")
 
     def get(self, key):
-        """Its value; None: there is none, or nobody says."""
+        """The value of the key; None: there is none, or no answer."""
         done = self.control("get", key, "--print-value-only")
         return done.stdout.rstrip("\n") or None
 
     def leader(self):
-        """The member that leads the others (not the rendezvous)."""
+        """The member that leads the etcd cluster (not the rendezvous)."""
         def leads(member):
             done = self.control("endpoint", "status", "-w", "json", members=[member])
             if done.returncode != 0:
@@ -156,11 +157,11 @@ class Etcd:
 
 
 class Node:
-    """`muster rendezvous --follow --journal`, every line that it says, and when."""
+    """`muster rendezvous --follow --journal`, and each line of its output with its time."""
 
     def __init__(self, command):
         self._lines = {"stdout": [], "stderr": []}
-        self._ended = set()  # which of the two
+        self._ended = set()  # stdout, stderr or both
         self._changed = threading.Condition()
         self.process = child(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.pid = self.process.pid
@@ -187,17 +188,17 @@ class Node:
             self._changed.wait_for(lambda: find() or name in self._ended, PATIENCE)
             found = find()
         if not found:
-            raise AssertionError(f"{what}: node {self.pid} has ended, or {PATIENCE} s have passed; it said {self._lines}")
+            raise AssertionError(f"{what}: node {self.pid} has ended, or {PATIENCE} s have passed; it printed {self._lines}")
         return found
 
     def error(self, pattern):
-        """The first line on its standard error that has that, as soon as it is there."""
+        """The first line with that on its standard error, as soon as it is there."""
         return self._once("stderr", lambda: next((line for line in self._lines["stderr"]
                                                   if re.search(pattern, line.text)), None), f"'{pattern}'")
 
     @property
     def name(self):
-        """As the others are told."""
+        """The name that other nodes see."""
         return self.event(lambda event: event.kind == "joining", "it is about to join").data["node"]
 
     @property
@@ -210,13 +211,13 @@ class Node:
         return Event(line.time, data.pop("event"), data)
 
     def event(self, is_it, what, after=0):
-        """The first one that is it, not counting the first so many, as soon as it is there."""
+        """The first matching event, not counting the first `after`, as soon as it is there."""
         def find():
             return next((event for event in map(self._event, self._lines["stdout"][after:]) if is_it(event)), None)
         return self._once("stdout", find, what)
 
     def round(self, after=-1, size=None):
-        """The first round later than that, of that size, as soon as it is there."""
+        """The first later round of that size, as soon as it is there."""
         return self.event(lambda event: event.kind == "round" and event.data["round"] > after
                           and size in (None, event.data["world_size"]), f"a round after {after} of {size or 'any'}")
 
@@ -224,14 +225,14 @@ class Node:
         self.process.send_signal(number)
 
     def outcome(self):
-        """Its status and all that it said on standard error, once it has ended."""
+        """Its status and its standard error, once it has ended."""
         status = self.process.wait(PATIENCE)
         for reader in self._readers:
             reader.join()
         return status, "\n".join(line.text for line in self.lines("stderr"))
 
     def kill(self):
-        """Gone when this returns, and nobody has been told."""
+        """When this returns it is gone, and nothing was notified."""
         self.process.kill()
         self.process.wait()
         for reader in self._readers:
@@ -239,11 +240,11 @@ class Node:
 
 
 class OnEtcd(unittest.TestCase):
-    """Nodes in one etcd, each test a run of its own. What they say must never contradict itself."""
+    """Nodes in one etcd, each test with a run of its own. Their reports must never contradict each other."""
 
     ADDRESS = "127.0.0.1"  # of the nodes
-    PLACE = ()  # what to put before their commands
-    CONF = f"keep_alive_max_attempt={LEASE_S}"
+    PLACE = ()  # a prefix for their commands
+    CONF = f"keep_alive_max_attempt={LEASE_S},rejoin_window=0"
 
     @classmethod
     def setUpClass(cls):
@@ -269,7 +270,8 @@ class OnEtcd(unittest.TestCase):
         return f"/muster/{run or self.run_id}/{name}"
 
     def node(self, *arguments, nodes, run=None, conf="", endpoint=None, follow=True):
-        """Stays, and goes into every round, until the end of the test. Not `follow`: stays where it is."""
+        """A node that stays until the end of the test and joins every round. Not `follow`: it stays in its first round.
+        """
         run = run or self.run_id
         conf = ",".join(part for part in (self.CONF, conf) if part)
         command = [*self.PLACE, MUSTER, "rendezvous", "--backend", "etcd", "--endpoint", endpoint or self.etcd.endpoint,
@@ -282,7 +284,7 @@ class OnEtcd(unittest.TestCase):
         return node
 
     def leader_among(self, nodes, run=None):
-        """The node that leads the rendezvous, once there is one; it comes first, the others follow."""
+        """The node that leads the rendezvous, once there is one. It is started first, and the others later."""
         def find():
             value = self.etcd.get(self.key("leader", run)) or ""
             return [node for node in nodes if f'"{node.name}"' in value]
@@ -290,15 +292,16 @@ class OnEtcd(unittest.TestCase):
         return leader, [node for node in nodes if node is not leader]
 
     def agree(self, *nodes, after=-1):
-        """All of them, and nobody else, are in a round after that. Returns its number, and when the last one was."""
+        """All of them, and no others, are in a round after that. Returns its number, and when the last one joined."""
         reports = [node.round(after, len(nodes)) for node in nodes]
         self.assertEqual(len({report.data["round"] for report in reports}), 1, reports)
         self.assertEqual(sorted(report.data["rank"] for report in reports), list(range(len(nodes))), reports)
         return reports[0].data["round"], max(report.time for report in reports)
 
     def assert_no_contradiction(self):
-        """No rank twice; those in one round agree on it; rounds only grow; nobody is in one that it did not join."""
-        told = collections.defaultdict(list)
+        """No rank occurs twice; the members of a round agree on it; rounds only grow; no node is in a round that it did
+        not join."""
+        reported = collections.defaultdict(list)
         for node in self.nodes:
             last, joins = -1, False
             for event in node.events:
@@ -306,16 +309,16 @@ class OnEtcd(unittest.TestCase):
                     self.assertTrue(joins, node.events)
                     self.assertGreater(event.data["round"], last, node.events)
                     last = event.data["round"]
-                    told[event.data["store_prefix"]].append(event.data)
+                    reported[event.data["store_prefix"]].append(event.data)
                 joins = event.kind == "joining"
-        for where, reports in told.items():
+        for where, reports in reported.items():
             ranks = [report["rank"] for report in reports]
             self.assertEqual(len(ranks), len(set(ranks)), f"{where}: {reports}")
             self.assertEqual(len({(report["world_size"], report["master_addr"], report["master_port"])
                                   for report in reports}), 1, f"{where}: {reports}")
 
     def assert_quiet(self, *nodes, since):
-        """They have said nothing since then (how many events of each). The round goes on."""
+        """They have printed nothing since then (the number of events of each). The round continues."""
         for node, count in zip(nodes, since):
             self.assertEqual(node.events[count:], [], node.lines("stderr"))
 
@@ -325,7 +328,7 @@ class OnEtcd(unittest.TestCase):
 
 
 def main():
-    # So that nothing stays behind.
+    # so that no process stays behind
     with contextlib.suppress(ValueError):
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     unittest.main()

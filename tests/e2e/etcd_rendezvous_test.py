@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Nodes that meet in etcd, as real processes: who leads them dies, members die or stand still, earlier runs have left
-things behind, and input is bad."""
+"""Nodes that meet in etcd, as real processes: their leader dies, members die or stand still, earlier runs have left
+keys behind, and input is bad."""
 
 import json
 import os
@@ -18,19 +18,19 @@ PATIENCE = 60
 
 class Deaths(OnEtcd):
     def kill_while_running(self, nodes, victim):
-        """Returns how long it took the others to hear of it, and to be in a round again."""
+        """Returns how long the others took to be notified, and to be in a round again."""
         others = [node for node in nodes if node is not victim]
         number, _ = self.agree(*nodes)
         victim.kill()
         died = time.monotonic()
-        heard = [node.event(lambda event: event.kind not in ("joining", "round"), "word of the loss") for node in others]
-        for event in heard:
+        received = [node.event(lambda event: event.kind not in ("joining", "round"), "word of the loss") for node in others]
+        for event in received:
             self.assertEqual((event.kind, event.data["round"], event.data["who"]), ("member_lost", number, victim.name))
         _, formed = self.agree(*others, after=number)
-        told_s, formed_s = max(event.time for event in heard) - died, formed - died
-        self.assertLess(told_s, NOTICED_S + BUSY_S)
+        noticed_s, formed_s = max(event.time for event in received) - died, formed - died
+        self.assertLess(noticed_s, NOTICED_S + BUSY_S)
         self.assertLess(formed_s, NOTICED_S + LAST_CALL_S + BUSY_S)
-        return f"the others heard after {told_s:.2f} s, and were in a round after {formed_s:.2f} s"
+        return f"the others were notified after {noticed_s:.2f} s, and were in a round after {formed_s:.2f} s"
 
     def test_the_leader_is_killed_while_running(self):
         nodes = [self.node(nodes="3:4") for _ in range(4)]
@@ -46,7 +46,7 @@ class Deaths(OnEtcd):
         self.report("member killed while running: " + self.kill_while_running(nodes, others[0]))
         self.assertIs(self.leader_among(nodes)[0], leader)
 
-    def test_status_says_for_whom_they_wait(self):
+    def test_status_names_the_missing_nodes(self):
         node = self.node(nodes="2")
         node.error("1 of 2 nodes are here")
 
@@ -62,11 +62,11 @@ class Deaths(OnEtcd):
         self.agree(node, other)
         until(lambda: status()[0]["phase"] == "complete", "the leader has written that the round is complete")
         self.assertEqual(sorted(each["rank"] for each in status()[0]["participants"]), [0, 1])
-        # What somebody else wrote hides no other run, and what a dead leader wrote is not true any more.
+        # A foreign key hides no other run, and a dead leader's status is out of date.
         self.etcd.put("/muster/foreign/status", "surely not")
         node.kill()
         other.kill()
-        until(lambda: status()[0]["phase"] == "empty", "nobody is there any more")
+        until(lambda: status()[0]["phase"] == "empty", "no node is there any more")
         self.assertEqual(status()[0]["participants"], [])
         self.etcd.control("del", "/muster/foreign/status")
 
@@ -90,13 +90,13 @@ class Deaths(OnEtcd):
         leader, others = self.leader_among(nodes)
         leader.kill()
         died = time.monotonic()
-        _, formed = self.agree(*others)  # on a slow machine: in the next one
+        _, formed = self.agree(*others)  # on a slow machine, in the next one
         self.report(f"leader killed in the last call, of {last_call_s} s: the others were in a round after "
                     f"{formed - died:.2f} s")
         self.assertLess(formed - died, NOTICED_S + last_call_s + BUSY_S)
 
     def lose_while_forming(self, number):
-        """A node that does not lead is sent this signal; it counts until its lease is over. Returns it."""
+        """A node that does not lead receives this signal; it counts until its lease is over. Returns it."""
         first = [self.node(nodes="3") for _ in range(2)]
         for node in first:
             node.error("2 of 3 nodes are here")
@@ -147,7 +147,7 @@ class Standstill(OnEtcd):
         first = sleeper.event(lambda event: True, "a word", after=before)
         self.assertEqual((first.kind, first.data.get("round")), ("place_lost", number), sleeper.events)
         _, formed = self.agree(*nodes, after=number)
-        return (f"given up after {lost.time - stopped:.2f} s; SIGCONT: it knew that after {first.time - went_on:.2f} s, "
+        return (f"declared lost after {lost.time - stopped:.2f} s; SIGCONT: it reported that after {first.time - went_on:.2f} s, "
                 f"and was in a round with all others after {formed - went_on:.2f} s")
 
     def test_a_member_that_stands_still_is_out_and_knows_it_first(self):
@@ -163,13 +163,13 @@ class Standstill(OnEtcd):
         self.report("leader stopped: " + self.sleep_past_the_lease(nodes, leader))
         self.assertIn(self.leader_among(nodes)[0], others)
 
-    def test_who_was_told_of_a_loss_while_it_stood_still_knows_first_that_it_is_out_itself(self):
+    def test_a_node_that_stood_still_reports_its_own_lost_place_before_the_loss_of_another(self):
         nodes = [self.node(nodes="2:4") for _ in range(4)]
         number, _ = self.agree(*nodes)
         _, (sleeper, victim, *_) = self.leader_among(nodes)
         victim.kill()
         before = len(sleeper.events)
-        sleeper.send(signal.SIGSTOP)  # the leader tells it of the victim: they were last heard of at about the same time
+        sleeper.send(signal.SIGSTOP)  # the leader notifies it of the victim: both were last seen at about the same time
         others = [node for node in nodes if node not in (sleeper, victim)]
         self.agree(*others, after=number)
         sleeper.send(signal.SIGCONT)
@@ -204,7 +204,7 @@ class EarlierRuns(OnEtcd):
         self.assertEqual(nodes[0].outcome()[0], 0)
         nodes[1].event(lambda event: event.kind == "closed", "the end")
         late = self.node(nodes="2")
-        self.assertEqual(late.outcome()[0], 5)  # while somebody is there who was in it
+        self.assertEqual(late.outcome()[0], 5)  # while a node is there that was in it
         nodes[1].send(signal.SIGTERM)
         self.assertEqual(nodes[1].outcome()[0], 0)
         again = [self.node(nodes="3") for _ in range(3)]  # and with other settings
@@ -232,7 +232,7 @@ class EarlierRuns(OnEtcd):
 
 
 class BadInput(OnEtcd):
-    def refused(self, *arguments, status, says):
+    def refused(self, *arguments, status, mentions):
         """One clear message."""
         done = subprocess.run([MUSTER, "rendezvous", "--backend", "etcd", "--id", self.run_id, "--nodes", "1",
                                "--local-addr", "127.0.0.1", "--hold", "0", *arguments], capture_output=True, text=True,
@@ -240,33 +240,33 @@ class BadInput(OnEtcd):
         self.assertEqual(done.returncode, status, done.stderr)
         self.assertEqual(done.stdout, "")
         last = done.stderr.splitlines()[-1]
-        for part in says:
+        for part in mentions:
             self.assertIn(part, last)
         if status == 2:
             self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
 
-    def test_endpoints_where_nobody_is_are_named(self):
+    def test_endpoints_without_a_server_are_named(self):
         there = [f"127.0.0.1:{free_port()}" for _ in range(2)]
-        self.refused("--endpoint", "etcd://" + ",".join(there), "--timeout", "2", status=4, says=there)
+        self.refused("--endpoint", "etcd://" + ",".join(there), "--timeout", "2", status=4, mentions=there)
 
-    def test_endpoints_that_cannot_be_meant(self):
-        self.refused("--endpoint", "ftp://127.0.0.1:1", status=2, says=["ftp", "etcd, http or https"])
-        self.refused("--endpoint", "etcd://127.0.0.1:99999", status=2, says=["99999", "65535"])
-        self.refused("--endpoint", "etcd://127.0.0.1:1,,127.0.0.1:2", status=2, says=["empty"])
-        self.refused("--endpoint", "etcd://a:b:c", status=2, says=["a:b:c"])
-        self.refused("--endpoint", "https://127.0.0.1:1", "--conf", "protocol=http", status=2, says=["https", "http"])
+    def test_invalid_endpoints(self):
+        self.refused("--endpoint", "ftp://127.0.0.1:1", status=2, mentions=["ftp", "etcd, http or https"])
+        self.refused("--endpoint", "etcd://127.0.0.1:99999", status=2, mentions=["99999", "65535"])
+        self.refused("--endpoint", "etcd://127.0.0.1:1,,127.0.0.1:2", status=2, mentions=["empty"])
+        self.refused("--endpoint", "etcd://a:b:c", status=2, mentions=["a:b:c"])
+        self.refused("--endpoint", "https://127.0.0.1:1", "--conf", "protocol=http", status=2, mentions=["https", "http"])
         self.refused("--endpoint", self.etcd.endpoint, "--conf", "keep_alive_max_attempt=0", status=2,
-                     says=["keep_alive_max_attempt"])
-        self.refused("--endpoint", self.etcd.endpoint, "--conf", "rank_policy=best", status=2, says=["best", "natural"])
+                     mentions=["keep_alive_max_attempt"])
+        self.refused("--endpoint", self.etcd.endpoint, "--conf", "rank_policy=best", status=2, mentions=["best", "natural"])
 
     def test_an_etcd_that_speaks_no_tls_is_named(self):
         self.refused("--endpoint", self.etcd.endpoint.replace("etcd://", "https://"), "--timeout", "2", status=4,
-                     says=[self.etcd.address(0)])
+                     mentions=[self.etcd.address(0)])
 
     def test_what_others_wrote_into_the_record_of_the_run_is_named(self):
         key = self.key("run")
         self.etcd.put(key, "not ours")
-        self.refused("--endpoint", self.etcd.endpoint, status=1, says=[key])
+        self.refused("--endpoint", self.etcd.endpoint, status=1, mentions=[key])
 
     def test_what_others_wrote_into_a_notice_is_named(self):
         node = self.node(nodes="2")
@@ -278,7 +278,7 @@ class BadInput(OnEtcd):
         self.assertEqual(status, 1, errors)
         self.assertIn(key, errors.splitlines()[-1])
 
-    def test_what_others_wrote_beside_members_is_passed_over(self):
+    def test_foreign_records_among_members_are_skipped(self):
         self.etcd.put(self.key("members/somebody"), "else")
         node = self.node(nodes="1")
         self.agree(node)
@@ -286,7 +286,7 @@ class BadInput(OnEtcd):
     def test_other_settings_than_those_of_the_others_are_named(self):
         node = self.node(nodes="2:3")
         node.error("1 of 3 nodes are here")
-        # At once, not when the leases of the others would be over: 3 s, and its own time before.
+        # At once, not when the leases of the others would be over: 3 s, and the lease time before.
         status, errors = self.node("--timeout", "2", nodes="2:4").outcome()
         self.assertEqual(status, 1, errors)
         self.assertIn("max_nodes", errors.splitlines()[-1])
@@ -314,24 +314,24 @@ class Permissions(OnEtcd):
         return self.etcd.endpoint.replace("etcd://", f"etcd://{who}@")
 
     def password(self, word):
-        """Where only this user can read it."""
+        """A file that only this user can read."""
         file = tempfile.NamedTemporaryFile(mode="w", encoding="utf-8", suffix=".password")
         self.addCleanup(file.close)
         file.write(f"{word}\n")
         file.flush()
         return f"password_file={file.name}"
 
-    def refused_as(self, who, word, says):
+    def refused_as(self, who, word, mentions):
         self.refused("--endpoint", self.endpoint(who), "--conf", self.password(word), status=4,
-                     says=[self.etcd.address(0), says])
+                     mentions=[self.etcd.address(0), mentions])
 
-    def test_who_may_not_write_there_is_told_so(self):
+    def test_missing_permission_to_write_is_reported(self):
         self.refused_as("stranger", "word", "permission denied")
 
     def test_a_password_on_the_command_line_is_refused_and_not_shown(self):
         for arguments in (("--endpoint", self.endpoint("member:word")),
                           ("--endpoint", self.endpoint("member"), "--conf", "password=word")):
-            self.refused(*arguments, status=2, says=["password_file", "MUSTER_ETCD_PASSWORD"])
+            self.refused(*arguments, status=2, mentions=["password_file", "MUSTER_ETCD_PASSWORD"])
         status = subprocess.run([MUSTER, "status", "--server", self.endpoint("member:word")], capture_output=True,
                                 text=True, timeout=PATIENCE, check=False)
         self.assertEqual(status.returncode, 2, status.stderr)
@@ -342,13 +342,13 @@ class Permissions(OnEtcd):
                                 timeout=PATIENCE, check=False, env=os.environ | {"MUSTER_ETCD_PASSWORD": "word"})
         self.assertEqual(status.returncode, 0, status.stderr)
 
-    def test_who_gives_no_name_is_told_so(self):
-        self.refused("--endpoint", self.etcd.endpoint, status=4, says=[self.etcd.address(0), "no user was given"])
+    def test_a_missing_user_is_reported(self):
+        self.refused("--endpoint", self.etcd.endpoint, status=4, mentions=[self.etcd.address(0), "no user was given"])
 
     def test_a_wrong_password_is_called_so(self):
         self.refused_as("member", "sword", "password")
 
-    def test_who_may_meets(self):
+    def test_users_with_permission_meet(self):
         nodes = [self.node(nodes="2", endpoint=self.endpoint("member"), conf=self.password("word")) for _ in range(2)]
         self.agree(*nodes)
 

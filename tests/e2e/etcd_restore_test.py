@@ -1,33 +1,33 @@
 #!/usr/bin/env python3
-"""A real etcd is restored from an older backup, beneath nodes that run, wait and lead: all of them notice."""
+"""A real etcd is restored from an older backup while nodes run, wait and lead: all of them notice."""
 
 import time
 
 from etcd_nodes import BUSY_S, LAST_CALL_S, OnEtcd, main
 
-# A client whose etcd is back connects again within a second or two.
+# A client whose etcd is back reconnects within a second or two.
 RECONNECTED_S = 3
 
 
 class Restored(OnEtcd):
-    CONF = ""  # leases of 6 s: that a node's own lease has ended is not what these tests are about
+    CONF = ""  # leases of 6 s: these tests are not about expired leases
 
     def assert_place_lost_and_met_again(self, nodes, number, restored):
-        """Every node hears that its place in that round is lost, because etcd has gone back, and all meet again."""
-        heard = [node.event(lambda event: event.kind not in ("joining", "round", "nodes_waiting"), "word of the restore")
+        """Every node reports that its place in that round is lost, because etcd has gone back, and all meet again."""
+        received = [node.event(lambda event: event.kind not in ("joining", "round", "nodes_waiting"), "word of the restore")
                  for node in nodes]
-        for event in heard:
-            self.assertEqual((event.kind, event.data["round"]), ("place_lost", number), heard)
+        for event in received:
+            self.assertEqual((event.kind, event.data["round"]), ("place_lost", number), received)
         _, formed = self.agree(*nodes, after=number)
-        told_s, formed_s = max(event.time for event in heard) - restored, formed - restored
-        self.assertLess(told_s, RECONNECTED_S + BUSY_S)
+        noticed_s, formed_s = max(event.time for event in received) - restored, formed - restored
+        self.assertLess(noticed_s, RECONNECTED_S + BUSY_S)
         self.assertLess(formed_s, RECONNECTED_S + LAST_CALL_S + BUSY_S)
-        self.report(f"etcd restored from an older backup: all heard after {told_s:.2f} s, and were in a round after "
+        self.report(f"etcd restored from an older backup: all were notified after {noticed_s:.2f} s, and were in a round after "
                     f"{formed_s:.2f} s")
-        return heard
+        return received
 
     def second_round(self):
-        """Three nodes in their second round, and a backup from before it, which knows them."""
+        """Three nodes in their second round, and an earlier backup in which they are registered."""
         nodes = [self.node(nodes="2:3") for _ in range(2)]
         self.agree(*nodes)
         backup = self.etcd.back_up()
@@ -38,8 +38,8 @@ class Restored(OnEtcd):
     def test_members_that_the_backup_knows(self):
         nodes, number, backup = self.second_round()
         self.etcd.restore(backup)
-        heard = self.assert_place_lost_and_met_again(nodes, number, time.monotonic())
-        for event in heard[:2]:  # the third one's lease is not in the backup
+        received = self.assert_place_lost_and_met_again(nodes, number, time.monotonic())
+        for event in received[:2]:  # the third one's lease is not in the backup
             self.assertIn("older data", event.data["why"])
         self.leader_among(nodes)
 

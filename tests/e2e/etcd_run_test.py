@@ -48,17 +48,17 @@ class JobsInEtcd(Fleet):
         worker = self.script(f'echo "$GROUP_RANK $LOCAL_RANK $WORLD_SIZE $MASTER_ADDR:$MASTER_PORT" > {done}/$RANK')
         agents = [self.agent("--nproc-per-node", "2", nodes="2", worker=(worker,)) for _ in range(2)]
         self.assert_ends(0, *agents)
-        said = {}
+        printed = {}
         for rank in range(4):
             with open(os.path.join(done, str(rank)), encoding="utf-8") as file:
-                said[rank] = file.read().split()
-        self.assertEqual([said[rank][:3] for rank in range(4)],
+                printed[rank] = file.read().split()
+        self.assertEqual([printed[rank][:3] for rank in range(4)],
                          [["0", "0", "4"], ["0", "1", "4"], ["1", "0", "4"], ["1", "1", "4"]])
-        self.assertEqual(len({place for *_, place in said.values()}), 1, said)
+        self.assertEqual(len({place for *_, place in printed.values()}), 1, printed)
         self.assert_nothing_left()
 
     def lose(self, which, signal_number=signal.SIGKILL):
-        """A job of two, of whom the leader of the rendezvous (0) or the other one (1) is killed, or told to end."""
+        """A job of two nodes. The one that leads the rendezvous (0) or the other one (1) receives the signal."""
         agents = [self.agent("--verbose", nodes="1:2") for _ in range(2)]
         workers = self.one_world(*agents)
         victim = self.leader_first(agents)[which]
@@ -69,7 +69,7 @@ class JobsInEtcd(Fleet):
         worker, = self.one_world(survivor, after=before)
         took_s = time.monotonic() - died
         self.assertNotIn(worker.pid, [one.pid for one in workers])
-        self.assertEqual((worker["WORLD_SIZE"], worker.restarts), ("1", 0), survivor.said())
+        self.assertEqual((worker["WORLD_SIZE"], worker.restarts), ("1", 0), survivor.printed())
         worker.order("exit 0")
         self.assert_ends(0, survivor)
         self.assert_nothing_left()
@@ -82,8 +82,8 @@ class JobsInEtcd(Fleet):
     def test_the_launcher_that_leads_the_rendezvous_is_killed(self):
         print(f"\n    launcher that leads the rendezvous killed: {self.lose(0)}")
 
-    def test_a_launcher_is_told_to_end(self):
-        print(f"\n    launcher told to end: {self.lose(1, signal.SIGTERM)}")
+    def test_a_launcher_is_signalled(self):
+        print(f"\n    launcher signalled: {self.lose(1, signal.SIGTERM)}")
 
     def test_etcd_is_started_again_while_a_job_runs(self):
         agents = [self.agent(nodes="2") for _ in range(2)]
@@ -95,7 +95,7 @@ class JobsInEtcd(Fleet):
             worker.order("exit 0")
         self.assert_ends(0, *agents)
         for agent, worker in zip(agents, workers):
-            self.assertEqual([one.pid for one in agent.all_workers()], [worker.pid], agent.said())
+            self.assertEqual([one.pid for one in agent.all_workers()], [worker.pid], agent.printed())
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""What can go wrong among real processes, and what the others then do: nodes that die, stand still or lose their
-network, servers that come back or come late, spares that step in.
+"""Failures of real processes, and what the others do then: nodes that die, stand still or lose their network, servers
+that come back or come late, spares that take a place.
 
-Networks are namespaces of this machine, joined by a cable of their own: whoever may not make them skips those tests.
+Networks are namespaces of this machine, joined by a cable of their own. Without permission for these the tests are
+skipped.
 """
 
 import atexit
@@ -25,33 +26,33 @@ from needs import skip_or_fail
 MUSTER = os.environ["MUSTER_BIN"]
 PATIENCE = 60
 
-# A node that is silent for so long is given up. Short, for these tests wait for it to pass; long enough for a node
-# that a busy machine keeps waiting.
+# A node that is silent for so long is declared lost. It is short, because these tests wait for it, and long enough for
+# a node on a busy machine.
 INTERVAL_S, ATTEMPTS = 0.4, 3
 WINDOW_MS = 1000 * INTERVAL_S * ATTEMPTS
-# It is noticed within a tenth of the window. A server may be kept from looking by what else this machine does; if that
-# takes longer than this, it forgives everybody that time, and does not count it.
+# The loss is noticed within a tenth of the window. If other work delays the server for longer than this, it forgives
+# all nodes that time, and does not count it.
 NOISE_MS = 250
-# From a death to the next round, where no last call is waited for.
+# From a death to the next round, without a last call.
 PROMISE_S = 1
 LAST_CALL_S = 1  # the shortest
-BUSY_S = 8  # what a machine may need on top of that, under sanitizers and other tests
+BUSY_S = 8  # what a machine may need in addition, under sanitizers and other tests
 
 Line = collections.namedtuple("Line", "time text")
 
 
 class Process:
-    """Keeps every line that a program says, and when."""
+    """Keeps every line that a program prints, with its time."""
 
     def __init__(self, command):
-        self.said = {"stdout": [], "stderr": []}
-        self._ended = set()  # which of the two
+        self.printed = {"stdout": [], "stderr": []}
+        self._ended = set()  # stdout, stderr or both
         self._changed = threading.Condition()
         self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                          stderr=subprocess.PIPE, text=True)
         atexit.register(self.kill)  # whatever happens to the test
         self.pid = self._process.pid
-        self._readers = [threading.Thread(target=self._read, args=(name,), daemon=True) for name in self.said]
+        self._readers = [threading.Thread(target=self._read, args=(name,), daemon=True) for name in self.printed]
         for reader in self._readers:
             reader.start()
 
@@ -59,28 +60,28 @@ class Process:
         with getattr(self._process, name) as stream:
             for text in stream:
                 with self._changed:
-                    self.said[name].append(Line(time.monotonic(), text.rstrip("\n")))
+                    self.printed[name].append(Line(time.monotonic(), text.rstrip("\n")))
                     self._changed.notify_all()
         with self._changed:
             self._ended.add(name)
             self._changed.notify_all()
 
     def line(self, name, is_it, what):
-        """The first line that is it, as soon as it is there."""
+        """The first matching line, as soon as it is there."""
         def found():
-            return next((line for line in self.said[name] if is_it(line.text)), None)
+            return next((line for line in self.printed[name] if is_it(line.text)), None)
         with self._changed:
             self._changed.wait_for(lambda: found() or name in self._ended, PATIENCE)
             line = found()
             if line is None:
-                raise AssertionError(f"{what}: it has ended, or {PATIENCE} s have passed; said {self.said}")
+                raise AssertionError(f"{what}: it has ended, or {PATIENCE} s have passed; it printed {self.printed}")
             return line
 
     def error(self, pattern):
         return self.line("stderr", lambda text: re.search(pattern, text), f"a line with '{pattern}'")
 
     def result(self, is_it=lambda result: True):
-        """When the first result came that is it, and what it says."""
+        """The time of the first matching result, and the result."""
         line = self.line("stdout", lambda text: is_it(json.loads(text)), "such a result")
         return line.time, json.loads(line.text)
 
@@ -88,7 +89,7 @@ class Process:
         self._process.send_signal(number)
 
     def kill(self):
-        """Gone when this returns, and nobody has been told."""
+        """When this returns it is gone, and nothing was notified."""
         atexit.unregister(self.kill)
         self._process.kill()
         self._process.wait()
@@ -113,19 +114,21 @@ class Failures(unittest.TestCase):
 
     def serve(self, listen="127.0.0.1:0", place=()):
         server = self.start("serve", "--listen", listen, "--json", "--quiet", place=place)
-        _, told = server.result()
-        self.port = told["port"]
+        _, reported = server.result()
+        self.port = reported["port"]
         return server
 
     def free_port(self):
-        """One that was free a moment ago."""
+        """A port that was free a moment ago."""
         self.serve().kill()
         return self.port
 
     def node(self, *arguments, nodes, run="run", host="127.0.0.1", conf="is_host=false", last_call=LAST_CALL_S,
              place=()):
-        """Stays, and goes into every round, until the end of the test."""
-        conf = f"keep_alive_interval={INTERVAL_S},keep_alive_max_attempt={ATTEMPTS}" + ("," + conf if conf else "")
+        """A node that stays until the end of the test and joins every round."""
+        # Measured here is how soon nodes are notified, and not how long they are held back.
+        conf = (f"keep_alive_interval={INTERVAL_S},keep_alive_max_attempt={ATTEMPTS},rejoin_window=0"
+                + ("," + conf if conf else ""))
         return self.start("rendezvous", "--backend", "muster", "--endpoint", f"{host}:{self.port}", "--id", run,
                           "--nodes", nodes, "--last-call", str(last_call), "--hold", "600", "--follow", "--json",
                           "--conf", conf, *arguments, place=place)
@@ -136,7 +139,7 @@ class Failures(unittest.TestCase):
         return json.loads(done.stdout)["runs"][0] if done.returncode == 0 else None
 
     def once(self, condition, **where):
-        """How the run stands, as soon as that is so."""
+        """The status of the run, as soon as the condition holds."""
         give_up = time.monotonic() + PATIENCE
         while True:
             stands = self.run_status(**where)
@@ -146,15 +149,15 @@ class Failures(unittest.TestCase):
             time.sleep(0.01)
 
     def agree(self, *nodes, round=0):
-        """All are in one round, with different ranks and one meeting place. Returns what they were told."""
-        told = [node.result(lambda result: result["round"] == round)[1] for node in nodes]
-        self.assertEqual(sorted(one["rank"] for one in told), list(range(len(nodes))), told)
-        self.assertEqual({one["world_size"] for one in told}, {len(nodes)}, told)
-        self.assertEqual(len({(one["master_addr"], one["master_port"]) for one in told}), 1, told)
-        return told
+        """All are in one round, with different ranks and one meeting place. Returns their results."""
+        reported = [node.result(lambda result: result["round"] == round)[1] for node in nodes]
+        self.assertEqual(sorted(one["rank"] for one in reported), list(range(len(nodes))), reported)
+        self.assertEqual({one["world_size"] for one in reported}, {len(nodes)}, reported)
+        self.assertEqual(len({(one["master_addr"], one["master_port"]) for one in reported}), 1, reported)
+        return reported
 
     def later_round_of(self, *nodes, after=0):
-        """Until all of them, and nobody else, are in a later round; there may be some in between. Returns when."""
+        """Waits until all of them, and no others, are in a later round; there may be some in between. Returns when."""
         return max(node.result(rounds_above(after, len(nodes)))[0] for node in nodes)
 
     def report(self, text):
@@ -163,7 +166,7 @@ class Failures(unittest.TestCase):
 
 class Deaths(Failures):
     def three_of_four_survive(self):
-        """Returns the survivors, and how long after the death the last of them was in a new round."""
+        """Returns the surviving nodes, and how long after the death the last of them was in a new round."""
         self.serve()
         nodes = [self.node(nodes="3:4") for _ in range(4)]
         self.agree(*nodes)
@@ -175,11 +178,11 @@ class Deaths(Failures):
             node.error(rf"round 0 has lost 127\.0\.0\.1_{victim.pid}_\d+: its connection ended, and it did not come back")
         return survivors, max(node.result(rounds_above(0))[0] for node in survivors) - died
 
-    def test_the_others_go_on_without_a_node_that_was_killed(self):
+    def test_the_others_continue_without_a_killed_node(self):
         _, seconds = self.three_of_four_survive()
-        said = f"kill -9: the last survivor was in a new round after {seconds:.2f} s, {LAST_CALL_S} s of it last call"
-        self.report(said)
-        self.assertLess(seconds, PROMISE_S + LAST_CALL_S + BUSY_S, said)
+        printed = f"kill -9: the last survivor was in a new round after {seconds:.2f} s, {LAST_CALL_S} s of it last call"
+        self.report(printed)
+        self.assertLess(seconds, PROMISE_S + LAST_CALL_S + BUSY_S, printed)
 
     def test_the_round_after_a_death_stands(self):
         survivors, _ = self.three_of_four_survive()
@@ -189,7 +192,7 @@ class Deaths(Failures):
             stands = self.run_status()
             self.assertEqual((stands["round"], stands["phase"]), (1, "complete"), stands)
         for node in survivors:
-            self.assertEqual(len(node.said["stdout"]), 2, node.said)
+            self.assertEqual(len(node.printed["stdout"]), 2, node.printed)
 
     def test_a_spare_takes_the_place_of_the_dead_without_a_last_call(self):
         self.serve()
@@ -206,11 +209,11 @@ class Deaths(Failures):
         died = time.monotonic()
         self.agree(survivor, spare, round=1)
         seconds = max(node.result(rounds_above(0))[0] for node in (survivor, spare)) - died
-        said = f"kill -9: the spare was in after {seconds:.2f} s"
-        self.report(said)
-        self.assertLess(seconds, PROMISE_S + BUSY_S, said)
+        printed = f"kill -9: the spare was in after {seconds:.2f} s"
+        self.report(printed)
+        self.assertLess(seconds, PROMISE_S + BUSY_S, printed)
 
-    def test_a_node_that_stands_still_is_given_up_in_time_and_finds_that_out(self):
+    def test_a_node_that_stands_still_is_declared_lost_in_time_and_notices_it(self):
         self.serve()
         nodes = [self.node(nodes="2:3") for _ in range(3)]
         self.agree(*nodes)
@@ -218,7 +221,7 @@ class Deaths(Failures):
         still.signal(signal.SIGSTOP)
         self.assert_given_up(f"127.0.0.1_{still.pid}_", others)
         self.later_round_of(*others)
-        self.assertEqual(len(still.said["stdout"]), 1, "it stands still")
+        self.assertEqual(len(still.printed["stdout"]), 1, "it stands still")
         went_on = time.monotonic()
         still.signal(signal.SIGCONT)
         still.error("this node has lost its place in round 0: ")
@@ -226,7 +229,7 @@ class Deaths(Failures):
         self.report(f"SIGCONT: it was in a round again after {seconds:.2f} s")
 
     def assert_given_up(self, name, others):
-        """All others hear of it: not before the window has passed, and not long after."""
+        """All others are notified of it: not before the window has passed, and not long after."""
         for node in others:
             line = node.error(rf"round \d+ has lost {re.escape(name)}\d+: not heard of for \d+ ms").text
             silent_ms = int(re.search(r"for (\d+) ms", line).group(1))
@@ -247,7 +250,7 @@ class Servers(Failures):
         self.later_round_of(*nodes)
         self.once(lambda run: run["phase"] == "complete" and run["round"] > 0)
 
-    def test_who_comes_before_the_server_says_so_and_waits_for_it(self):
+    def test_a_node_that_comes_before_the_server_reports_it_and_waits(self):
         self.free_port()
         nodes = [self.node(nodes="2") for _ in range(2)]
         for node in nodes:
@@ -273,7 +276,7 @@ class Servers(Failures):
 
 
 class Network:
-    """Two namespaces, as two machines, and a cable between them. Nothing outside of them is touched."""
+    """Two namespaces as two machines, and a cable between them. Nothing outside them is touched."""
 
     NEAR, FAR = "198.18.0.1", "198.18.0.2"
     NUMBERS = itertools.count()
@@ -298,7 +301,7 @@ class Network:
     def remove(self):
         atexit.unregister(self.remove)
         for name in (self.near, self.far):
-            with contextlib.suppress(AssertionError):  # not made, or not any more
+            with contextlib.suppress(AssertionError):  # not made yet, or removed already
                 self.ip("netns", "delete", name)
 
     @staticmethod
@@ -309,12 +312,12 @@ class Network:
 
     @staticmethod
     def inside(name):
-        """What to put before a command. It becomes the command, with its process id."""
+        """A prefix for commands. It becomes the command, with the same process id."""
         return ("ip", "netns", "exec", name)
 
     @classmethod
     def missing(cls):
-        """Why there can be none; empty if there can."""
+        """The reason why there can be no such network; empty if there can."""
         if os.geteuid() != 0:
             return "network namespaces need root"
         if not shutil.which("ip"):
@@ -344,15 +347,15 @@ class Networks(Failures):
         self.near = self.network.inside(self.network.near)
         self.far = self.network.inside(self.network.far)
 
-    def assert_workers_can_meet(self, told):
-        """Rank 0's store answers, whichever side it is asked from."""
-        self.assertFalse(told["master_addr"].startswith("127."), told)
+    def assert_workers_can_meet(self, reported):
+        """Rank 0's store answers from both sides."""
+        self.assertFalse(reported["master_addr"].startswith("127."), reported)
         for place in (self.near, self.far):
-            done = subprocess.run([*place, MUSTER, "store", "--server", f"{told['master_addr']}:{told['master_port']}",
+            done = subprocess.run([*place, MUSTER, "store", "--server", f"{reported['master_addr']}:{reported['master_port']}",
                                    "ping"], capture_output=True, text=True, timeout=PATIENCE, check=False)
-            self.assertEqual(done.returncode, 0, f"from {place[-1]}: {told}: {done.stderr}")
+            self.assertEqual(done.returncode, 0, f"from {place[-1]}: {reported}: {done.stderr}")
 
-    def test_a_machine_without_network_is_given_up_and_comes_back(self):
+    def test_a_machine_without_network_is_declared_lost_and_comes_back(self):
         self.serve(f"{self.network.NEAR}:0", place=self.near)
         at = {"host": self.network.NEAR, "nodes": "2:3"}
         here = [self.node(place=self.near, **at) for _ in range(2)]
@@ -366,10 +369,10 @@ class Networks(Failures):
         self.later_round_of(*here, there)
         self.once(lambda run: run["phase"] == "complete" and len(run["participants"]) == 3, host=self.network.NEAR,
                   place=self.near)
-        _, told = there.result(rounds_above(0, 3))
-        self.assert_workers_can_meet(told)
+        _, reported = there.result(rounds_above(0, 3))
+        self.assert_workers_can_meet(reported)
 
-    def test_who_comes_through_loopback_can_be_met_from_elsewhere(self):
+    def test_a_node_that_connects_through_loopback_can_be_reached_from_elsewhere(self):
         self.serve(":0", place=self.near)
         for first in ("here", "there"):
             with self.subTest(rank_0=first):
@@ -378,11 +381,11 @@ class Networks(Failures):
                 here = self.node(run=first, nodes="2", conf=conf + label["here"], place=self.near)
                 there = self.node(run=first, nodes="2", host=self.network.NEAR, conf=conf + label["there"],
                                   place=self.far)
-                told = dict(zip(("here", "there"), self.agree(here, there)))
-                self.assertEqual(told[first]["rank"], 0, told)
-                self.assert_workers_can_meet(told["here"])
+                reported = dict(zip(("here", "there"), self.agree(here, there)))
+                self.assertEqual(reported[first]["rank"], 0, reported)
+                self.assert_workers_can_meet(reported["here"])
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that nothing stays behind
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that no process stays behind
     unittest.main()

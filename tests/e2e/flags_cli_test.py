@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Usage errors of `muster`: one message that names the word or the flag, what came and what is allowed."""
+"""Usage errors of `muster`: one message that names the argument or the flag, its value and what is allowed."""
 
 import json
 import os
@@ -14,75 +14,75 @@ MEASUREMENTS = ("store", "latency", "wake", "rendezvous")
 
 
 def called(*arguments):
-    """Measurements are muster-lab's."""
+    """The command that has the flag: measurements are in muster-lab."""
     program = LAB if arguments and arguments[0] == "bench" else MUSTER
     return subprocess.run([program, *arguments], capture_output=True, text=True, timeout=60, check=False)
 
 
 class Refusals(unittest.TestCase):
-    def refused(self, *arguments, says):
+    def refused(self, *arguments, mentions):
         done = called(*arguments)
         self.assertEqual(done.returncode, 2, done)
         self.assertEqual(done.stderr.count("\n"), 1, f"one clear message: {done.stderr}")
         self.assertNotIn("Options::", done.stderr, "no C++ in what users read")
-        for part in says:
+        for part in mentions:
             self.assertIn(part, done.stderr)
         return done
 
     def test_an_unknown_command_is_named_and_the_others_listed(self):
         for arguments in (("bogus",), ("bogus", "--json"), ("bogus", "store")):
             with self.subTest(arguments=arguments):
-                self.refused(*arguments, says=["'bogus'", *COMMANDS, "'muster --help'"])
-        self.refused(says=[*COMMANDS, "'muster --help'"])
+                self.refused(*arguments, mentions=["'bogus'", *COMMANDS, "'muster --help'"])
+        self.refused(mentions=[*COMMANDS, "'muster --help'"])
 
     def test_an_unknown_measurement_is_named_and_the_others_listed(self):
-        done = self.refused("bench", "bogus", says=["'bogus'", *MEASUREMENTS, "'muster-lab bench --help'"])
+        done = self.refused("bench", "bogus", mentions=["'bogus'", *MEASUREMENTS, "'muster-lab bench --help'"])
         self.assertNotIn("echo-server", done.stderr)
-        self.refused("bench", says=[*MEASUREMENTS, "'muster-lab bench --help'"])
+        self.refused("bench", mentions=[*MEASUREMENTS, "'muster-lab bench --help'"])
 
     def test_errors_point_to_the_help_of_the_command_in_question(self):
-        self.refused("--bogus", says=["'--bogus'", "'muster --help'"])
-        self.refused("serve", "--bogus", says=["'--bogus'", "'muster serve --help'"])
-        self.refused("serve", "word", says=["'word'", "'muster serve --help'"])
-        self.refused("store", "--bogus", says=["'--bogus'", "'muster store --help'"])
-        self.refused("store", "--server", says=["--server", "'muster store --help'"])
-        self.refused("rendezvous", says=["--id", "'muster rendezvous --help'"])
-        self.refused("status", "--server", "h:1", "--bogus", says=["'--bogus'", "'muster status --help'"])
-        self.refused("bench", "store", "--bogus", says=["'--bogus'", "'muster-lab bench store --help'"])
+        self.refused("--bogus", mentions=["'--bogus'", "'muster --help'"])
+        self.refused("serve", "--bogus", mentions=["'--bogus'", "'muster serve --help'"])
+        self.refused("serve", "word", mentions=["'word'", "'muster serve --help'"])
+        self.refused("store", "--bogus", mentions=["'--bogus'", "'muster store --help'"])
+        self.refused("store", "--server", mentions=["--server", "'muster store --help'"])
+        self.refused("rendezvous", mentions=["--id", "'muster rendezvous --help'"])
+        self.refused("status", "--server", "h:1", "--bogus", mentions=["'--bogus'", "'muster status --help'"])
+        self.refused("bench", "store", "--bogus", mentions=["'--bogus'", "'muster-lab bench store --help'"])
 
     def test_limits_of_a_server_name_flag_value_and_range(self):
         for flag in ("--key-bytes-max", "--value-bytes-max", "--request-bytes-max", "--reply-bytes-max",
                      "--queued-reply-bytes-max", "--keys-per-request-max"):
             for value in ("-1", "0", "99999999999999999999", "18446744073709551615", "1.5", "0x10", "many"):
                 with self.subTest(flag=flag, value=value):
-                    self.refused("serve", flag, value, says=[flag, f"'{value}'", " 1 to ", "'muster serve --help'"])
+                    self.refused("serve", flag, value, mentions=[flag, f"'{value}'", " 1 to ", "'muster serve --help'"])
         for value in ("-1", "1", "1KiB", "1.5MiB", "many", "MiB", "1MB", "99999999999999999999", "9999999999TiB"):
-            self.refused("serve", "--store-bytes-max", value, says=["--store-bytes-max", f"'{value}'", "256MiB"])
+            self.refused("serve", "--store-bytes-max", value, mentions=["--store-bytes-max", f"'{value}'", "256MiB"])
         for value in ("-1", "1025", "all"):
-            self.refused("serve", "--threads", value, says=["--threads", f"'{value}'", "0 to 1024"])
+            self.refused("serve", "--threads", value, mentions=["--threads", f"'{value}'", "0 to 1024"])
 
-    def test_times_of_a_server_are_told_in_seconds(self):
+    def test_times_of_a_server_are_given_in_seconds(self):
         for flag in ("--handshake-seconds", "--stall-seconds"):
             for value in ("0", "-1", "0.0001", "nan", "inf", "1e300", "5000000", "soon"):
                 with self.subTest(flag=flag, value=value):
-                    self.refused("serve", flag, value, says=[flag, f"'{value}'", "0.001 to 4294967 seconds"])
+                    self.refused("serve", flag, value, mentions=[flag, f"'{value}'", "0.001 to 4294967 seconds"])
 
     def test_an_address_to_listen_on_names_its_flag(self):
         for value in ("host", "host:x", "::1:5", "[::1:5"):
-            self.refused("serve", "--listen", value, says=["--listen", f"'{value}'", "HOST:PORT"])
+            self.refused("serve", "--listen", value, mentions=["--listen", f"'{value}'", "HOST:PORT"])
 
     def test_numbers_of_a_measurement_name_their_flag(self):
         for flag in ("--clients", "--pipeline", "--value-size", "--keys", "--threads", "--seed", "--connections-only"):
             for value in ("-1", "1.5", "99999999999999999999", "many"):
                 with self.subTest(flag=flag, value=value):
-                    self.refused("bench", "store", flag, value, says=[flag, f"'{value}'"])
+                    self.refused("bench", "store", flag, value, mentions=[flag, f"'{value}'"])
         for flag in ("--seconds", "--warm-up"):
             for value in ("nan", "inf", "-1", "601"):
                 with self.subTest(flag=flag, value=value):
-                    self.refused("bench", "store", flag, value, says=[flag, f"'{value}'", "600 seconds"])
-        self.refused("bench", "latency", "--seconds", "nan", says=["nan"])
+                    self.refused("bench", "store", flag, value, mentions=[flag, f"'{value}'", "600 seconds"])
+        self.refused("bench", "latency", "--seconds", "nan", mentions=["nan"])
         for value in ("h", "h:0"):
-            self.refused("bench", "store", "--server", value, says=["--server", f"'{value}'"])
+            self.refused("bench", "store", "--server", value, mentions=["--server", f"'{value}'"])
 
     def test_a_leading_zero_is_not_octal(self):
         with subprocess.Popen([MUSTER, "serve", "--listen", "127.0.0.1:0", "--json", "--key-bytes-max", "010"],
@@ -98,7 +98,7 @@ class Refusals(unittest.TestCase):
                           ("status", "--server", "nowhere"), ("status", "--timeout", "0"),
                           ("rendezvous", "--id", "x", "--nodes", "0"), ("bench", "wake", "--wakes", "0")):
             with self.subTest(arguments=arguments):
-                done = self.refused(*arguments, "--json", says=[])
+                done = self.refused(*arguments, "--json", mentions=[])
                 line = json.loads(done.stdout)
                 self.assertEqual(line["status"], 2)
                 self.assertIn(line["error"], done.stderr)
@@ -136,7 +136,7 @@ class Statuses(unittest.TestCase):
 
     def test_a_port_file_that_cannot_be_written_leaves_no_draft(self):
         with tempfile.TemporaryDirectory() as folder:
-            os.mkdir(os.path.join(folder, "port"))  # a file cannot take its place
+            os.mkdir(os.path.join(folder, "port"))  # a folder there cannot be replaced by a file
             self.ends_with(1, "serve", "--listen", "127.0.0.1:0", "--port-file", os.path.join(folder, "port"))
             self.assertEqual(os.listdir(folder), ["port"])
 

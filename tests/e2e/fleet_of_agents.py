@@ -1,6 +1,6 @@
-"""Launchers (`muster run`) as nodes of one job on this machine, with workers that do what they are told.
+"""Launchers (`muster run`) as nodes of one job on this machine, with workers that take orders.
 
-Every process of a job carries a variable that no other has, so that a look at /proc shows what is left of it."""
+Every process of a job has a unique variable in its environment, so that /proc shows what is left of it."""
 
 import contextlib
 import json
@@ -19,25 +19,25 @@ import uuid
 from ports import free_port
 from processes import MUSTER
 
-PATIENCE = 60  # for what must happen, on a machine that does other work
+PATIENCE = 60  # for what must happen, on a busy machine
 SOON = 15  # for what must be gone
 TOKEN = "MUSTER_TEST_JOB"
-# What whoever runs the tests may have set, and a launcher would heed.
+# Variables that a user may have set, and that a launcher would read.
 FOREIGN = ("PET_", "TORCH", "CUDA_", "OMP_", "MUSTER_AGENT", "PYTHON_EXEC", "LOGLEVEL")
 WORKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "obedient_worker.py")
-# Short, so that a test need not wait long for a loss to be noticed.
+# Short, so that a test does not wait long for a loss to be noticed.
 QUICK = {"keep_alive_interval": "0.2", "keep_alive_max_attempt": "5", "grace": "0.2", "last_call_timeout": "1",
-         "join_timeout": "60", "contact_timeout": "3"}
-# Of c10d: whole seconds, and nobody is told but by looking.
+         "rejoin_window": "0.5", "join_timeout": "60", "contact_timeout": "3"}
+# For c10d: whole seconds; nodes notice changes only by checking.
 QUICK_C10D = {"keep_alive_interval": "1", "keep_alive_max_attempt": "3", "last_call_timeout": "1", "join_timeout": "60",
               "read_timeout": "20", "contact_timeout": "3"}
 
-# Workers die of all kinds of signals, and nobody wants to look at that.
+# Workers die of many signals, and core files would be useless.
 resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
 
 
 def until(condition, what, patience=PATIENCE):
-    """What `condition` returns, once it is something."""
+    """Waits until `condition` returns something, and returns it."""
     give_up = time.monotonic() + patience
     while True:
         found = condition()
@@ -49,7 +49,7 @@ def until(condition, what, patience=PATIENCE):
 
 
 def state_of(pid):
-    """As ps has it; None: there is no such process."""
+    """The state, as in ps; None: there is no such process."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             return file.read().rpartition(")")[2].split()[0]
@@ -66,7 +66,7 @@ def is_stopped(pid):
 
 
 class Worker:
-    """As it introduced itself."""
+    """A worker, as it reported itself."""
 
     def __init__(self, folder, account):
         self._folder = folder
@@ -111,7 +111,7 @@ class Worker:
 
 
 class Agent:
-    """A launcher, and what came of it."""
+    """A launcher and its output."""
 
     def __init__(self, process, folder, errors):
         self.process, self.folder, self._errors = process, folder, errors
@@ -124,18 +124,18 @@ class Agent:
     def ended(self):
         return self.process.poll() is not None
 
-    def said(self):
+    def printed(self):
         with open(self._errors, encoding="utf-8", errors="replace") as file:
             return file.read()
 
-    def await_word(self, pattern, patience=PATIENCE):
-        """Until that is among what it says; returns the match."""
-        return until(lambda: re.search(pattern, self.said()),
-                     lambda: f"'{pattern}'; {self.pid} ({self.process.poll()}) said:\n{self.said()}", patience)
+    def await_output(self, pattern, patience=PATIENCE):
+        """Waits until its output matches; returns the match."""
+        return until(lambda: re.search(pattern, self.printed()),
+                     lambda: f"'{pattern}'; {self.pid} ({self.process.poll()}) printed:\n{self.printed()}", patience)
 
     def round(self):
-        """Number and size, in nodes, of the last round that formed, as it says; None: none has."""
-        formed = re.findall(r"round (\d+): (\d+) nodes?, \d+ workers?, formed", self.said())
+        """Number and size, in nodes, of the last round that formed, from its output; None: none has."""
+        formed = re.findall(r"round (\d+): (\d+) nodes?, \d+ workers?, formed", self.printed())
         return (int(formed[-1][0]), int(formed[-1][1])) if formed else None
 
     def send(self, number):
@@ -146,10 +146,10 @@ class Agent:
         try:
             return self.process.wait(patience)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"{self.pid} has not ended within {patience} s; it said:\n{self.said()}") from None
+            raise AssertionError(f"{self.pid} has not ended within {patience} s; it printed:\n{self.printed()}") from None
 
     def all_workers(self):
-        """In the order in which they introduced themselves."""
+        """In the order of their reports."""
         accounts = []
         for name in os.listdir(self.folder):
             if re.fullmatch(r"worker\.\d+\.json", name):
@@ -158,20 +158,20 @@ class Agent:
         return [Worker(self.folder, account) for account in sorted(accounts, key=lambda one: one["at"])]
 
     def workers(self, count=1, but=()):
-        """`count` of them, by local rank, once they are there and live; not those `but`."""
+        """`count` of them, by local rank, once they are there and alive; not those in `but`."""
         others = {worker.pid for worker in but}
 
         def there():
             living = [one for one in self.all_workers() if one.pid not in others and one.lives]
             return living if len(living) == count else None
-        found = until(there, lambda: f"{count} workers of {self.pid} ({self.process.poll()}), which said:\n{self.said()}")
+        found = until(there, lambda: f"{count} workers of {self.pid} ({self.process.poll()}), which printed:\n{self.printed()}")
         return sorted(found, key=lambda worker: int(worker["LOCAL_RANK"]))
 
     def worker(self, but=()):
         return self.workers(1, but)[0]
 
     def order(self, text):
-        """To all workers, also those to come."""
+        """To all workers, including later ones."""
         path = os.path.join(self.folder, "order.all")
         with open(path + ".new", "w", encoding="utf-8") as file:
             file.write(text + "\n")
@@ -179,7 +179,7 @@ class Agent:
 
 
 class Fleet(unittest.TestCase):
-    """Starts agents and servers, and sees that nothing of them is left."""
+    """Starts agents and servers, and checks that nothing of them is left."""
 
     BACKEND = "muster"
     CONF = QUICK
@@ -195,7 +195,7 @@ class Fleet(unittest.TestCase):
         self.addCleanup(self.end_all)
 
     def end_all(self):
-        """Also where a test has failed. Launchers first: their guardians take away what they leave behind."""
+        """Also after a failed test. Launchers first: their guardians end what they leave behind."""
         for agent in self.agents:
             if not agent.ended:
                 agent.process.kill()
@@ -207,10 +207,10 @@ class Fleet(unittest.TestCase):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
-    # --- What there is of the job
+    # --- Processes of the job
 
     def left(self):
-        """pids of all living processes that carry the job's variable."""
+        """Pids of all living processes with the job's variable."""
         mark = f"{TOKEN}={self.token}".encode()
         found = []
         for name in os.listdir("/proc"):
@@ -224,15 +224,15 @@ class Fleet(unittest.TestCase):
         return found
 
     def describe(self, pids):
-        said = []
+        printed = []
         for pid in pids:
             with contextlib.suppress(OSError):
                 with open(f"/proc/{pid}/cmdline", "rb") as file:
-                    said.append(f"{pid} {state_of(pid)} {file.read().replace(bytes(1), b' ').decode(errors='replace')}")
-        return "\n".join(said)
+                    printed.append(f"{pid} {state_of(pid)} {file.read().replace(bytes(1), b' ').decode(errors='replace')}")
+        return "\n".join(printed)
 
     def assert_nothing_left(self, but=(), patience=SOON):
-        """No process of the job but these lives any more, guardians included."""
+        """No other process of the job is alive, guardians included."""
         but = {one.pid for one in but}
 
         def gone():
@@ -241,10 +241,10 @@ class Fleet(unittest.TestCase):
             return not set(self.left()) - but
         until(gone, lambda: "gone: " + self.describe(set(self.left()) - but), patience)
 
-    # --- Who is started
+    # --- Starting
 
     def agent(self, *options, words=(), nodes="1", host=None, conf=(), environment=(), wrapper=(), worker=None, **more):
-        """`host`: serves the rendezvous, or does not; otherwise whoever comes first does."""
+        """`host`: whether it serves the rendezvous; by default the first one does."""
         settings = {**self.CONF, **dict(conf)}
         if host is not None:
             settings["is_host"] = "true" if host else "false"
@@ -264,7 +264,7 @@ class Fleet(unittest.TestCase):
         return self.agents[-1]
 
     def serve(self, wait=True, options=()):
-        """A server for itself, at the endpoint."""
+        """A separate server, at the endpoint."""
         folder = os.path.join(self.folder, f"agent-{len(self.agents)}")
         os.makedirs(folder)
         errors = os.path.join(folder, "stderr")
@@ -274,20 +274,20 @@ class Fleet(unittest.TestCase):
         server = Agent(process, folder, errors)
         self.agents.append(server)
         if wait:
-            server.await_word("serving on")
+            server.await_output("serving on")
         return server
 
-    # --- What is looked at
+    # --- Checks
 
     def store(self, server, *operation):
-        """What `muster store --json` prints."""
+        """The output of `muster store --json`."""
         done = subprocess.run([MUSTER, "store", "--server", server, "--json", *operation], capture_output=True, text=True,
                               timeout=PATIENCE, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
         return json.loads(done.stdout)
 
     def prefix_of(self, round_number):
-        """What the keys of a round of the job begin with, on a server of ours that coordinates it."""
+        """The prefix of the keys of a round of the job, on a muster server that coordinates it."""
         done = subprocess.run([MUSTER, "status", "--server", self.endpoint, "--run", "job", "--json"],
                               capture_output=True, text=True, timeout=PATIENCE, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -295,7 +295,7 @@ class Fleet(unittest.TestCase):
         return f"muster.run/{run['generation']}/{round_number}/"
 
     def one_world(self, *agents, after=-1):
-        """Waits until they, and nobody else, are in a round later than that; returns their workers."""
+        """Waits until they, and no others, are in a later round; returns their workers."""
         def there():
             rounds = {agent.round() for agent in agents}
             if len(rounds) != 1 or None in rounds:
@@ -307,8 +307,8 @@ class Fleet(unittest.TestCase):
             found = [workers[0] for workers in living if len(workers) == 1]
             stays = all(agent.round() == (number, size) for agent in agents)
             return found if stays and len(found) == len(agents) else None
-        return until(there, lambda: "one world:\n" + "\n---\n".join(agent.said() for agent in agents))
+        return until(there, lambda: "one world:\n" + "\n---\n".join(agent.printed() for agent in agents))
 
     def assert_ends(self, status, *agents, patience=PATIENCE):
         for agent in agents:
-            self.assertEqual(agent.end(patience), status, agent.said())
+            self.assertEqual(agent.end(patience), status, agent.printed())

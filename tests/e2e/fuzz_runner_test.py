@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""fuzz/run.py with fuzzers that are small scripts: what they do is what it reports, and nothing outlives it."""
+"""fuzz/run.py with fuzzers that are small scripts: it reports what they do, and nothing outlives it."""
 
 import os
 import pathlib
@@ -93,10 +93,10 @@ class FuzzRunner(unittest.TestCase):
                 time.sleep(0.01)
             second = self.run_it("requests")
             (self.build / "go").write_text("go\n", encoding="ascii")
-            told, _ = first.communicate(timeout=60)
+            reported, _ = first.communicate(timeout=60)
         self.assertEqual(second.returncode, 2, second)
         self.assertIn(f"did not run: another run writes {self.build}/requests.log", second.stdout)
-        self.assertEqual(first.returncode, 0, told)
+        self.assertEqual(first.returncode, 0, reported)
 
     def ends_its_fuzzer(self, number, before=None, script=""):
         """Sends a signal to a runner, and returns its status once both have ended."""
@@ -111,12 +111,12 @@ class FuzzRunner(unittest.TestCase):
         finally:
             running.kill()
             running.wait()
-        self.wait_until(lambda: self.is_gone(written.read_text(encoding="ascii").strip()), "it goes on")
+        self.wait_until(lambda: self.is_gone(written.read_text(encoding="ascii").strip()), "its fuzzer is gone")
         return running.returncode
 
     @staticmethod
     def is_gone(process):
-        """Or dead, and nobody has looked after it yet."""
+        """Or dead and not reaped yet."""
         try:
             return pathlib.Path("/proc", process, "stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()[0] == "Z"
         except (FileNotFoundError, ProcessLookupError):
@@ -139,7 +139,7 @@ class FuzzRunner(unittest.TestCase):
             signal.signal(signal.SIGINT, signal.SIG_IGN)
         self.assertEqual(self.ends_its_fuzzer(signal.SIGINT, before=ignore), 130)
 
-    def test_a_fuzzer_that_does_not_end_when_it_is_told_to_is_killed(self):
+    def test_a_fuzzer_that_ignores_sigterm_is_killed(self):
         self.assertEqual(self.ends_its_fuzzer(signal.SIGTERM, script="trap '' TERM"), 130)
 
     def test_a_fuzzer_does_not_outlive_a_runner_that_is_killed(self):

@@ -1,4 +1,4 @@
-// The first bytes of a connection: who is let in, and who is shown the door.
+// The first bytes of a connection: which are accepted, and which are refused.
 #include "rendezvous/wire/session_codec.h"
 #include "support/raw_server_test.h"
 
@@ -55,7 +55,7 @@ TEST_P(HandshakeTest, Item004_EverythingMayComeInOneSegment) {
   EXPECT_EQ(client.SaidSoFar(), "");
 }
 
-TEST_P(HandshakeTest, Item005_AWrongMagicNumberIsClosedWithoutAWord) {
+TEST_P(HandshakeTest, Item005_AWrongMagicNumberIsClosedWithoutAReply) {
   for (const char* wrong :
        {"00 ce f7 85 3d", "00 3c 85 f7 ce", "00 00 00 00 00", "00 cf f7 85 3c"}) {
     RawClient client(port());
@@ -118,10 +118,10 @@ TEST_P(HandshakeTest, Item008_ASecondValidateIsClosed) {
   RawClient client = Client();
   client.Send(SetBytes("/k", "v") + ValidateBytes());
   EXPECT_EQ(client.ReceiveUntilClosed(), "");
-  EXPECT_EQ(Client().AskBlob(GetBytes("/k")), "v");  // what came before it counted
+  EXPECT_EQ(Client().AskBlob(GetBytes("/k")), "v");  // what came before it was executed
 }
 
-TEST_P(HandshakeTest, Item009_UndefinedOpcodesAreClosedAndDisturbNobody) {
+TEST_P(HandshakeTest, Item009_UndefinedOpcodesAreClosedAndDisturbNoOtherClient) {
   RawClient bystander = Client();
   for (int opcode = 0x13; opcode < 256; ++opcode) {
     if (opcode == wire::kSessionOpcode) continue;  // muster's own
@@ -134,7 +134,7 @@ TEST_P(HandshakeTest, Item009_UndefinedOpcodesAreClosedAndDisturbNobody) {
 }
 
 TEST_P(HandshakeTest, Item012_AClientOfRelease24MayJoin) {
-  // It sends no PING; with a world size it counts itself in, waits for the counter and reads it.
+  // It sends no PING. With a world size it counts itself, waits for the counter and reads it.
   RawClient client(port());
   client.Send(Hex("00 ce f7 85 3c"));
   client.Send(Hex("04 05 00 00 00 00 00 00 00 69 6e 69 74 2f 01 00 00 00 00 00 00 00"));

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The program is linked, and in release compiled, so that an overflow is not easily made use of."""
+"""The program is linked, and the release compiled, with options that make overflows hard to exploit."""
 
 import json
 import os

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a peer, a worker or the store says reaches no terminal as a command: it is escaped wherever it is printed."""
+"""Text of a peer, a worker or the store never reaches a terminal as a command: it is escaped wherever it is printed."""
 
 import json
 import os
@@ -17,8 +17,8 @@ COMMANDS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u20
 
 
 class Hostile(Launching, Processes, unittest.TestCase):
-    def assert_harmless(self, heard, *shows):
-        text = heard.decode() if isinstance(heard, bytes) else heard
+    def assert_harmless(self, received, *shows):
+        text = received.decode() if isinstance(received, bytes) else received
         self.assertIsNone(COMMANDS.search(text), repr(text))
         for part in shows:
             self.assertIn(part, text)
@@ -73,10 +73,10 @@ class Hostile(Launching, Processes, unittest.TestCase):
         for options in ((), ("--json",)):
             subprocess.run([MUSTER, "store", "--server", endpoint, *options, "get", "k"], stdout=child, timeout=PATIENCE,
                            check=True)
-            heard = b""
-            while not heard.endswith(b"\n"):
-                heard += os.read(terminal, 4096)
-            self.assert_harmless(heard.replace(b"\r\n", b"\n"), "]52;c;")
+            received = b""
+            while not received.endswith(b"\n"):
+                received += os.read(terminal, 4096)
+            self.assert_harmless(received.replace(b"\r\n", b"\n"), "]52;c;")
         os.close(child)
         piped = subprocess.run([MUSTER, "store", "--server", endpoint, "get", "k"], capture_output=True, timeout=PATIENCE,
                                check=True)

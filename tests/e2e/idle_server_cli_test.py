@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A server that has nothing to do does not wake up: no thread of it runs, and none makes a system call."""
+"""An idle server does not wake up: no thread of it runs or makes a system call."""
 
 import pathlib
 import re
@@ -51,7 +51,7 @@ class IdleServer(Processes, unittest.TestCase):
         self.assert_becomes_quiet()
 
     def test_after_the_last_node_has_gone(self):
-        for _ in range(2):  # it rests, and begins again
+        for _ in range(2):  # it becomes idle, and then busy again
             node = self.client()
             node.send(session_open(b"run", patience_ms=200))
             node.receive_session()

@@ -1,11 +1,11 @@
-// Interrupting a TcpStore whose server does not do what it should.
+// Interrupting a TcpStore whose server does not behave.
 #include <gmock/gmock.h>
 #include <signal.h>
 
 #include "muster/delay.h"
 #include "support/client_peers_test.h"
 #include "support/errors.h"
-#include "support/wish.h"
+#include "support/interruption_request.h"
 
 namespace muster::test {
 
@@ -26,36 +26,36 @@ class InterruptionTest : public ClientPeersTest {
     return connecting.Result();
   }
 
-  Wish wish_;
+  InterruptionRequest request_;
 };
 
-TEST_F(InterruptionTest, AConnectionThatIsNotAnsweredIsGivenUp) {
-  Void connecting(wish_.Within([&] { Connect(kPatience); }));
-  wish_.Make();
+TEST_F(InterruptionTest, AnUnansweredConnectionAttemptIsAbandoned) {
+  Void connecting(request_.Within([&] { Connect(kPatience); }));
+  request_.Make();
   EXPECT_THAT(
       ErrorOf<InterruptedError>([&] { connecting.Result(); }),
       AllOf(StartsWith("interrupted after "), HasSubstr("trying to connect to (127.0.0.1")));
 }
 
-TEST_F(InterruptionTest, AReplyThatIsUnderWayIsTheResultAndTheWishIsKept) {
+TEST_F(InterruptionTest, AReplyThatIsUnderWayIsTheResultAndTheRequestIsKept) {
   const StorePtr store = Connected();
-  wish_.Make();
+  request_.Make();
   Void caller([&] {
-    const ScopedInterruption scope(wish_.Question());
+    const ScopedInterruption scope(request_.Check());
     EXPECT_EQ(store->Add("n", 1), 5);
     EXPECT_TRUE(scope.is_pending());
     EXPECT_THROW(Delay(kPatience), InterruptedError);
     EXPECT_FALSE(scope.is_pending());
   });
-  EXPECT_TRUE(EventuallyTrue([&] { return wish_.questions() > 0; }));
+  EXPECT_TRUE(EventuallyTrue([&] { return request_.checks() > 0; }));
   peer_->Send(U64(5));
   caller.Result();
 }
 
 TEST_F(InterruptionTest, AReplyThatDoesNotComeCostsTheConnection) {
   const StorePtr store = ConnectedWithGrace(milliseconds(50));
-  wish_.Make();
-  Void caller(wish_.Within([&] { store->Add("n", 1); }));
+  request_.Make();
+  Void caller(request_.Within([&] { store->Add("n", 1); }));
   EXPECT_THAT(ErrorOf<InterruptedError>([&] { caller.Result(); }),
               AllOf(HasSubstr("the reply to ADD"), HasSubstr("the connection is closed")));
   EXPECT_THAT(ErrorOf<NetworkError>([&] { store->Add("n", 1); }), HasSubstr("was lost earlier"));
@@ -63,10 +63,10 @@ TEST_F(InterruptionTest, AReplyThatDoesNotComeCostsTheConnection) {
 
 TEST_F(InterruptionTest, ARequestThatIsNotTakenCostsTheConnection) {
   const StorePtr store = Connected();
-  wish_.Make();
+  request_.Make();
   // More than two sockets hold.
   const std::vector<std::string> values(4, std::string(8u << 20, 'x'));
-  Void caller(wish_.Within([&] { store->MultiSet({"a", "b", "c", "d"}, values); }));
+  Void caller(request_.Within([&] { store->MultiSet({"a", "b", "c", "d"}, values); }));
   EXPECT_THAT(ErrorOf<InterruptedError>([&] { caller.Result(); }),
               AllOf(HasSubstr("sending MULTI_SET"), HasSubstr("the connection is closed")));
   EXPECT_THROW(store->Ping(), NetworkError);
@@ -74,8 +74,8 @@ TEST_F(InterruptionTest, ARequestThatIsNotTakenCostsTheConnection) {
 
 TEST_F(InterruptionTest, ACancelThatIsNotAnsweredCostsTheConnection) {
   const StorePtr store = ConnectedWithGrace(milliseconds(50));
-  wish_.Make();
-  Void caller(wish_.Within([&] { store->Wait({"k"}); }));
+  request_.Make();
+  Void caller(request_.Within([&] { store->Wait({"k"}); }));
   EXPECT_THAT(ErrorOf<InterruptedError>([&] { caller.Result(); }),
               AllOf(HasSubstr("keys: /k"), HasSubstr("CANCEL_WAIT")));
   EXPECT_THROW(store->Ping(), NetworkError);
@@ -83,27 +83,27 @@ TEST_F(InterruptionTest, ACancelThatIsNotAnsweredCostsTheConnection) {
 
 TEST_F(InterruptionTest, AnAnswerThatCrossesTheCancelIsTheResult) {
   const StorePtr store = Connected();
-  wish_.Make();
-  Void caller(wish_.Within([&] { store->Wait({"k"}); }));
-  EXPECT_TRUE(EventuallyTrue([&] { return wish_.questions() > 0; }));
+  request_.Make();
+  Void caller(request_.Within([&] { store->Wait({"k"}); }));
+  EXPECT_TRUE(EventuallyTrue([&] { return request_.checks() > 0; }));
   peer_->Send(std::string("\0\1", 2));
   caller.Result();
 }
 
-TEST_F(InterruptionTest, ASignalIsAReasonToAskAtOnce) {
+TEST_F(InterruptionTest, ASignalMakesTheWaitCheckForARequestAtOnce) {
   struct sigaction old {};
   struct sigaction noop {};
   noop.sa_handler = [](int) {};
   sigaction(SIGUSR1, &noop, &old);
   const StorePtr store = Connected();
   {
-    Void caller(wish_.Within([&] { store->Ping(); }));
+    Void caller(request_.Within([&] { store->Ping(); }));
     ASSERT_TRUE(caller.UntilBlocked());
-    // More questions than there is time for, without the signals.
+    // More checks than the time allows without the signals.
     const Stopwatch watch;
     EXPECT_TRUE(EventuallyTrue([&] {
       caller.Signal(SIGUSR1);
-      return wish_.questions() > 2 + 40 * watch.Elapsed() / std::chrono::seconds(1);
+      return request_.checks() > 2 + 40 * watch.Elapsed() / std::chrono::seconds(1);
     }));
     peer_->Send(U32(static_cast<uint32_t>(getpid())));
     caller.Result();

@@ -1,4 +1,4 @@
-// Workers that count themselves in while they are constructed.
+// Workers that count themselves while they are constructed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -77,7 +77,7 @@ TEST(JoinTest, Item109_TheOwnerWaitsForTheOthers) {
   EXPECT_TRUE(owner.Result()->is_server());
 }
 
-TEST(JoinTest, Item109_TheOwnerGivesUpWhenTheOthersDoNotCome) {
+TEST(JoinTest, Item109_TheOwnerTimesOutWhenTheOthersDoNotCome) {
   const Stopwatch watch;
   const std::string text = ErrorOf<StoreTimeoutError>(
       [] { const TcpStore store("127.0.0.1", Owner(2, milliseconds(2'000))); });
@@ -118,7 +118,7 @@ TEST(JoinTest, Item102_TenantsShareTheCounter) {
   const TcpStore worker("127.0.0.1", Worker(first.port(), 2));
   options.wait_for_workers = true;
   options.port = first.port();
-  const TcpStore second("127.0.0.1", options);  // finds one there already, and is the second itself
+  const TcpStore second("127.0.0.1", options);  // finds one there already, and is the second
   EXPECT_EQ(RawClient::Validated(first.port()).AskBlob(GetBytes("init/")), "2");
 }
 

@@ -1,4 +1,4 @@
-"""Jobs of `muster run` that are started, heard, and gone when their test ends."""
+"""Jobs of `muster run` that are started, watched, and gone when their test ends."""
 
 import collections
 import os
@@ -11,10 +11,10 @@ import time
 import uuid
 
 MUSTER = os.environ["MUSTER_BIN"]
-PATIENCE = 60  # seconds for what happens in milliseconds, on a machine that is busy
-MARK = "LAUNCH_TEST_MARK"  # in the environment of a test's processes, whatever becomes of their parents
+PATIENCE = 60  # seconds for what takes milliseconds, because the machine may be busy
+MARK = "LAUNCH_TEST_MARK"  # in the environment of a test's processes, whichever parent they have
 
-# What whoever runs the tests may have set, and a launcher would heed.
+# Variables that a user may have set, and that a launcher would read.
 FOREIGN = ("PET_", "TORCH", "CUDA_", "HIP_", "ROCR_", "ZE_", "OMP_", "MUSTER_AGENT", "PYTHON_EXEC", "LOGLEVEL",
            "VIRTUAL_ENV", "CONDA_PREFIX", "MASTER_", "RANK", "WORLD_SIZE", "LOCAL_", "GROUP_", "ROLE_", "NO_COLOR")
 
@@ -22,7 +22,7 @@ Outcome = collections.namedtuple("Outcome", "status out err")
 
 
 def eventually(condition, what, patience=PATIENCE):
-    """What the condition gives as soon as that is true."""
+    """The value of the condition as soon as it is true."""
     deadline = time.monotonic() + patience
     while True:
         found = condition()
@@ -34,7 +34,7 @@ def eventually(condition, what, patience=PATIENCE):
 
 
 def processes_with(mark):
-    """Pid and command of all that have it in their environment. Those that ended have none."""
+    """Pid and command of all processes with it in their environment. Ended ones have none."""
     wanted = f"{MARK}={mark}".encode()
     found = []
     for entry in os.listdir("/proc"):
@@ -49,15 +49,15 @@ def processes_with(mark):
 
 
 class Launching:
-    """To be mixed into a TestCase."""
+    """A mixin for a TestCase."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
-        self.temporary = self.folder / "tmp"  # where logs go that nobody asked for
+        self.temporary = self.folder / "tmp"  # for logs without --log-dir
         self.seen = self.folder / "seen"  # where workers write what they see
-        self.here = self.folder / "here"  # where the launcher is started
+        self.here = self.folder / "here"  # the launcher's working folder
         for made in (self.temporary, self.seen, self.here):
             made.mkdir()
         self.mark = str(uuid.uuid4())
@@ -66,7 +66,7 @@ class Launching:
     # --- starting ---------------------------------------------------------------------------------
 
     def environment(self, changes):
-        """That of a launcher. None takes a variable away."""
+        """The launcher's environment. A change of None removes the variable."""
         made = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
         made |= {MARK: self.mark, "TMPDIR": str(self.temporary), "SEEN": str(self.seen),
                  "PATH": os.path.dirname(sys.executable) + ":" + made["PATH"]}
@@ -82,21 +82,21 @@ class Launching:
         return process
 
     def ended(self, process, feed=None, patience=PATIENCE):
-        """Waits for it. Bytes that are no text are kept, as surrogates."""
-        heard = process.communicate(feed, timeout=patience)
-        out, err = (b"" if part is None else part for part in heard)
+        """Waits for it. Bytes that are not valid text are kept as surrogates."""
+        received = process.communicate(feed, timeout=patience)
+        out, err = (b"" if part is None else part for part in received)
         return Outcome(process.returncode, out.decode(errors="surrogateescape"), err.decode(errors="surrogateescape"))
 
     def run_job(self, *arguments, status=0, feed=None, **options):
-        """Starts it, waits for it, and insists on its status."""
+        """Starts it, waits for it, and checks its status."""
         if feed is not None:
             options["stdin"] = subprocess.PIPE
         outcome = self.ended(self.launch(*arguments, **options), feed)
         self.assertEqual(outcome.status, status, f"{outcome.out}\n{outcome.err}")
         return outcome
 
-    def refused(self, *arguments, status, says=(), **options):
-        """One clear line, after a line of usage where the call cannot be meant, and no worker."""
+    def refused(self, *arguments, status, mentions=(), **options):
+        """One clear line, after a usage line for a usage error, and no worker."""
         outcome = self.run_job(*arguments, status=status, **options)
         self.assertEqual(outcome.out, "")
         lines = outcome.err.splitlines()
@@ -104,7 +104,7 @@ class Launching:
             self.assertTrue(lines[0].startswith("usage: "), outcome.err)
             lines = lines[1:]
         self.assertEqual(len(lines), 1, outcome.err)
-        for part in (says,) if isinstance(says, str) else says:
+        for part in (mentions,) if isinstance(mentions, str) else mentions:
             self.assertIn(part, lines[0])
         self.assertEqual(os.listdir(self.seen), [], "a worker was started")
         return outcome
@@ -142,14 +142,14 @@ class Launching:
         return path
 
     def witness(self):
-        """A program that writes its environment and its arguments to $SEEN, and says that it ran."""
+        """A program that writes its environment and its arguments to $SEEN, and prints that it ran."""
         return self.script('of="$SEEN/$RANK.$TORCHELASTIC_RESTART_COUNT"\n'
                            'env -0 > "$of.env"\n'
                            'for word in "$@"; do printf "%s\\0" "$word"; done > "$of.words"\n'
                            'echo "worker ran"', name="witness")
 
     def environments(self, *options, restarts=0, **more):
-        """Runs a job of witnesses: what each worker's environment was, by rank."""
+        """Runs a job of such programs. Returns each worker's environment, by rank."""
         self.run_job(*options, "--no-python", self.witness(), **more)
         return self.seen_environments(restarts)
 
@@ -164,14 +164,14 @@ class Launching:
         return (self.seen / f"{rank}.{restarts}.words").read_text(encoding="utf-8").split("\0")[:-1]
 
     def wait_for_seen(self, *names):
-        """Until workers have written these."""
+        """Waits until workers have written these."""
         for name in names:
             eventually((self.seen / name).exists, f"a worker writes {name}")
 
     # --- logs -------------------------------------------------------------------------------------
 
     def run_directory(self, root=None):
-        """The only one, of the only job that logs there."""
+        """The only run directory, of the only job that logs there."""
         roots = [root] if root else list(self.temporary.glob("torchelastic_*"))
         self.assertEqual(len(roots), 1, roots)
         runs = list(pathlib.Path(roots[0]).iterdir())
@@ -179,6 +179,6 @@ class Launching:
         return runs[0]
 
     def logs(self, root=None):
-        """What is in each log, by its path below the run's directory."""
+        """The content of each log, by its path below the run's directory."""
         run = self.run_directory(root)
         return {str(path.relative_to(run)): path.read_bytes() for path in run.rglob("*.log")}

@@ -1,4 +1,4 @@
-// Servers that end while clients use them, and crowds that come all at once.
+// Servers that end while clients use them, and many clients that connect at once.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ StorePtr Connect(uint16_t port) {
 
 }  // namespace
 
-TEST(ServerEndTest, Item056_BlockedClientsAreToldAtOnce) {
+TEST(ServerEndTest, Item056_BlockedClientsAreNotifiedAtOnce) {
   for (const int threads : {1, 2}) {
     auto server = MakeServer(threads);
     std::vector<std::unique_ptr<Background<void>>> blocked;
@@ -119,7 +119,7 @@ TEST(ServerEndTest, Item112_AServerMayEndWhileClientsConnect) {
           client.Send(WaitBytes({"/k"}));
           ++connected;
         } catch (const std::runtime_error&) {
-          // Too late, which is fine.
+          // The connection came too late, which is allowed.
         }
       }
     });
@@ -130,7 +130,7 @@ TEST(ServerEndTest, Item112_AServerMayEndWhileClientsConnect) {
   }
 }
 
-TEST(ServerEndTest, Item102_ThreadsThatAskForTheSharedServerGetTheSame) {
+TEST(ServerEndTest, Item102_ThreadsThatRequestTheSharedServerGetTheSame) {
   const auto first = StoreServer::Shared({.host = "127.0.0.1", .threads = 1});
   InParallel(8, [&](int) {
     for (int i = 0; i < 100; ++i) EXPECT_EQ(StoreServer::Shared({.port = first->port()}), first);
@@ -151,8 +151,8 @@ TEST(CrowdTest, Item044_ACrowdEachSetsAKeyAndWaitsForAll) {
 }
 
 TEST(CrowdTest, Item121_FourThousandClientsAtOnce) {
-  // All at once, each on its own thread. A sanitizer keeps much for every thread: there, 64 at
-  // once.
+  // All at once, each on its own thread. A sanitizer keeps much memory for each thread: there, 64
+  // at once.
   constexpr int kThreads = kMemoryIsMeasurable ? 4096 : 64;
   constexpr int kEach = 4096 / kThreads;
   // Both ends are in this process.
@@ -169,7 +169,7 @@ TEST(CrowdTest, Item121_FourThousandClientsAtOnce) {
                                                                   .timeout = kPatience});
     }
   });
-  // They came at once: together they needed no more than the timeout that each had.
+  // All connected at once, so together they needed no more than each one's timeout.
   if (kThreads == 4096) {
     EXPECT_LT(watch.Elapsed(), kPatience);
   }

@@ -36,7 +36,7 @@ StorePtr Connect(uint16_t port, const std::string& host = "127.0.0.1") {
   return std::make_shared<TcpStore>(host, TcpStoreOptions{.port = port, .timeout = kPatience});
 }
 
-/// A store that brings its server along.
+/// A store with its own server.
 StorePtr Serve(uint16_t port, bool multi_tenant = false) {
   return std::make_shared<TcpStore>("127.0.0.1",
                                     TcpStoreOptions{.port = port,
@@ -57,7 +57,7 @@ TEST(ServerLifecycleTest, Item100_PortZeroBecomesARealPort) {
   EXPECT_EQ(store->Get("k"), "v");
 }
 
-TEST(ServerLifecycleTest, Item100_AStoreWithItsOwnServerTellsTheRealPort) {
+TEST(ServerLifecycleTest, Item100_AStoreWithItsOwnServerReturnsTheRealPort) {
   const StorePtr store = Serve(0);
   EXPECT_NE(store->port(), 0);
   EXPECT_TRUE(store->is_server());
@@ -84,7 +84,7 @@ TEST(ServerLifecycleTest, Item101_ASecondServerOnThePortIsRefused) {
   EXPECT_THAT(ErrorOf<NetworkError>([&] { const StoreServer second(OnLoopback(server.port())); }),
               ContainsRegex(pattern));
   EXPECT_THAT(ErrorOf<NetworkError>([&] { Serve(server.port()); }), ContainsRegex(pattern));
-  EXPECT_EQ(RawClient::Validated(server.port()).SaidSoFar(), "");  // the first one is unharmed
+  EXPECT_EQ(RawClient::Validated(server.port()).SaidSoFar(), "");  // the first one is unaffected
 }
 
 TEST(ServerLifecycleTest, Item101_AlsoOnAllInterfaces) {
@@ -103,7 +103,7 @@ TEST(ServerLifecycleTest, Item102_TenantsOfOneProcessShareOneServer) {
   EXPECT_EQ(second->Get("k"), "shared");
   EXPECT_EQ(Connect(port)->Get("k"), "shared");
   second.reset();
-  EXPECT_THROW(RawClient client(port), std::runtime_error);  // the last one took it along
+  EXPECT_THROW(RawClient client(port), std::runtime_error);  // the last one ended it
 }
 
 TEST(ServerLifecycleTest, Item102_AServerThatIsNotSharedIsNotFound) {
@@ -118,7 +118,7 @@ TEST(ServerLifecycleTest, Item102_SharedServersOnPortZeroAreDifferent) {
   EXPECT_EQ(StoreServer::Shared(OnLoopback(one->port())), one);
 }
 
-TEST(ServerLifecycleTest, Item102_ASharedServerThatEndedIsStartedAnew) {
+TEST(ServerLifecycleTest, Item102_ASharedServerThatEndedIsRestarted) {
   StoreServerOptions options{.host = kQuietAddress, .threads = 1};
   auto server = StoreServer::Shared(options);
   options.port = server->port();
@@ -185,14 +185,14 @@ TEST(ServerLifecycleTest, Item105_AServerOnIpv6Only) {
   EXPECT_EQ(Connect(server.port(), "::1")->Add("n", 1), 1);
 }
 
-TEST(ServerLifecycleTest, Item105_AServerToldAnAddressListensThereOnly) {
+TEST(ServerLifecycleTest, Item105_AServerWithAnAddressListensOnlyThere) {
   MUSTER_REQUIRE(Ipv6Need());
   const StoreServer server(OnLoopback());
   EXPECT_THROW(RawClient client(server.port(), Family::kIpv6), std::runtime_error);
 }
 
 TEST(ServerLifecycleTest, Item106_AClientWaitsForItsServer) {
-  const BoundSocket bound = BindLoopback();  // connections are refused until somebody listens
+  const BoundSocket bound = BindLoopback();  // connections are refused until a server listens
   Background<StorePtr> connecting([&] { return Connect(bound.port); });
   ASSERT_TRUE(connecting.UntilBlocked());
   EXPECT_FALSE(connecting.IsDone());
@@ -200,7 +200,7 @@ TEST(ServerLifecycleTest, Item106_AClientWaitsForItsServer) {
   EXPECT_EQ(connecting.Result()->Add("n", 1), 1);
 }
 
-TEST(ServerLifecycleTest, Item107_NobodyListeningIsAnErrorInTime) {
+TEST(ServerLifecycleTest, Item107_NoListenerIsAnErrorInTime) {
   constexpr milliseconds kTimeout(4'000);
   const BoundSocket bound = BindLoopback();
   const Stopwatch watch;
@@ -217,7 +217,7 @@ TEST(ServerLifecycleTest, Item107_NobodyListeningIsAnErrorInTime) {
 }
 
 TEST(ServerLifecycleTest, Item108_ANameThatCannotBeResolvedIsAnErrorInTime) {
-  // A label of 64 characters is refused by every resolver without asking anybody.
+  // Every resolver refuses a label of 64 characters without a query.
   const std::string name = std::string(64, 'x') + ".invalid";
   const Stopwatch watch;
   const std::string text = ErrorOf<NetworkError>(
@@ -226,7 +226,7 @@ TEST(ServerLifecycleTest, Item108_ANameThatCannotBeResolvedIsAnErrorInTime) {
   EXPECT_LT(watch.Elapsed(), milliseconds(10'000));
 }
 
-TEST(ServerLifecycleTest, Item112_ClientsThatComeAndGoDisturbNobody) {
+TEST(ServerLifecycleTest, Item112_ClientsThatComeAndGoDisturbNoOthers) {
   const StoreServer server({.host = "127.0.0.1", .threads = 2});
   RawClient bystander = RawClient::Validated(server.port());
   bystander.Send(WaitBytes({"/never"}));
@@ -246,7 +246,7 @@ TEST(ServerLifecycleTest, Item112_ClientsThatComeAndGoDisturbNobody) {
   EXPECT_EQ(bystander.AskNumber(NumKeysBytes()), 0);
 }
 
-TEST(ServerLifecycleTest, Item100_OptionsThatCannotBeMeantAreNamed) {
+TEST(ServerLifecycleTest, Item100_InvalidOptionsAreNamed) {
   const auto text = [](const StoreServerOptions& options) {
     return ErrorOf<std::invalid_argument>([&] { const StoreServer server(options); });
   };
@@ -261,11 +261,11 @@ TEST(ServerLifecycleTest, Item100_OptionsThatCannotBeMeantAreNamed) {
   EXPECT_THAT(text({.stall_max = milliseconds(-1)}), HasSubstr("stall_max"));
 }
 
-TEST(ServerLifecycleTest, Item107_AClientCannotAskForPortZero) {
+TEST(ServerLifecycleTest, Item107_AClientCannotConnectToPortZero) {
   EXPECT_THROW(const TcpStore store("127.0.0.1", {.port = 0}), std::invalid_argument);
 }
 
-// torchrun's workers are told by the environment that the agent serves their store already.
+// torchrun's workers learn from the environment that the agent serves their store already.
 class AgentStoreTest : public ::testing::Test {
  protected:
   void SetUp() override { Announce("1", std::to_string(agent_.port()), "127.0.0.1"); }
@@ -289,7 +289,7 @@ TEST_F(AgentStoreTest, Item103_TheAgentsStoreIsUsedInsteadOfAServerOfOnesOwn) {
   EXPECT_EQ(Connect(agent_.port())->Get("k"), "v");
 }
 
-TEST_F(AgentStoreTest, Item103_NobodyWaitsForWorkersThen) {
+TEST_F(AgentStoreTest, Item103_TheClientDoesNotWaitForWorkers) {
   const TcpStore store("127.0.0.1", {.port = agent_.port(),
                                      .world_size = 5,
                                      .is_server = true,
@@ -321,6 +321,6 @@ TEST_F(AgentStoreTest, Item103_AConflictOnAnotherEndpointIsAnError) {
   EXPECT_THROW(Serve(agent_.port()), NetworkError);
 }
 
-TEST_F(AgentStoreTest, Item103_AFreePortIsServedAllTheSame) { EXPECT_TRUE(Serve(0)->is_server()); }
+TEST_F(AgentStoreTest, Item103_AFreePortIsServedAnyway) { EXPECT_TRUE(Serve(0)->is_server()); }
 
 }  // namespace muster::test

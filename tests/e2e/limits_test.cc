@@ -1,5 +1,5 @@
-// Limits: exactly at them everything works, one beyond them the connection ends, and they can be
-// moved.
+// Limits: exactly at them everything works, one beyond them the connection ends, and options change
+// them.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -50,21 +50,21 @@ TEST_P(LimitsTest, Item114_AValueOf8MebibytesWorks) {
 }
 
 TEST_P(LimitsTest, Item114_AValueOneByteLargerIsClosed) {
-  // Only the length need come: it is judged before the bytes.
+  // The length is enough: it is checked before the bytes come.
   ExpectClosed(Hex("01") + Blob("/k") + U64((8 << 20) + 1));
   EXPECT_EQ(Client().Ask(CheckBytes({"/k"}), 1), kNotReady);
 }
 
 TEST_P(LimitsTest, Item114_ThroughTheClientTheNextCallFails) {
-  // A client told that the server takes more: the set itself is on its way before the server can
-  // object.
+  // A client that is configured for larger values: the set is under way before the server can
+  // refuse it.
   TcpStore store("127.0.0.1", {.port = port(), .timeout = kPatience, .value_bytes_max = 16 << 20});
   store.Set("fits", "v");
   const std::string too_large((8 << 20) + 1, 'v');
   try {
     store.Set("k", too_large);
   } catch (const NetworkError&) {
-    // The server may have hung up before the last byte had left.
+    // The server may have disconnected before the last byte was sent.
   }
   EXPECT_THROW(store.Get("fits"), NetworkError);
   EXPECT_EQ(Client().AskNumber(NumKeysBytes()), 1);

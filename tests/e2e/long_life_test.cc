@@ -1,4 +1,4 @@
-// A server that has served many short jobs holds no more than one that has served a few.
+// A server that has served many short jobs uses no more memory than one that has served a few.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,8 +15,8 @@ namespace {
 
 using Kind = Push::Kind;
 
-/// 100,000 is the whole measurement (three minutes); a tenth of what the rest is compared with
-/// suffices to see a leak of a few hundred bytes for each job.
+/// 100,000 is the whole measurement (three minutes). A tenth of what the rest is compared with
+/// shows a leak of a few hundred bytes for each job.
 uint64_t Runs() {
   const char* runs = std::getenv("MUSTER_LONG_LIFE_RUNS");
   return runs == nullptr ? 4'000 : std::strtoull(runs, nullptr, 10);
@@ -28,7 +28,7 @@ RunSettings Brief() {
   return settings;
 }
 
-/// Two nodes meet, write what agents write, and go; the first closes the run.
+/// Two nodes meet, write what agents write, and leave; the first closes the run.
 void PlayJob(uint16_t port, uint64_t number) {
   const std::string run = "job-" + std::to_string(number);
   SessionTalker a(port, HelloOf("10.0.0.1", Brief(), run));

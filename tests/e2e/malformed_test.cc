@@ -1,13 +1,13 @@
-// Bad input, row by row of the table in the protocol's chapter on malformed input: a clean close
-// for the one who sent it, nothing for the others.
+// Bad input, row by row of the table in the protocol's chapter on malformed input: the sender's
+// connection is closed, and other clients notice nothing.
 #include "support/raw_server_test.h"
 
 namespace muster::test {
 
 class MalformedTest : public RawServerTest {
  protected:
-  /// Sends `bytes` on a validated connection and sees it closed without a word; a bystander and the
-  /// data are unharmed.
+  /// Sends `bytes` on a validated connection, which must be closed without a reply. Another client
+  /// and the data are unaffected.
   void ExpectClosed(const std::string& bytes, const std::string& what) {
     SCOPED_TRACE(what);
     RawClient bystander = Client();
@@ -125,7 +125,7 @@ TEST_P(MalformedTest, Item009_AnswersBeforeARefusedAddArrive) {
 }
 
 TEST_P(MalformedTest, Item049_ASecondWaitWhileOneIsOutstandingIsClosed) {
-  // No real client does this; what matters is that it cannot confuse the server.
+  // No real client does this; it must not confuse the server.
   for (const std::string& second : {WaitBytes({"/other"}), BarrierBytes("/b", 2)}) {
     RawClient client = Client();
     client.Send(WaitBytes({"/never"}) + second);
@@ -135,7 +135,7 @@ TEST_P(MalformedTest, Item049_ASecondWaitWhileOneIsOutstandingIsClosed) {
 }
 
 TEST_P(MalformedTest, Item009_RandomBytesNeverHurtTheServer) {
-  // A fixed stream of pseudo-random bytes, so that a failure repeats itself.
+  // A fixed stream of pseudo-random bytes, so that a failure can be repeated.
   uint64_t state = 42;
   const auto random = [&state] {
     state = state * 6364136223846793005 + 1442695040888963407;
@@ -145,7 +145,7 @@ TEST_P(MalformedTest, Item009_RandomBytesNeverHurtTheServer) {
     RawClient client = Client();
     std::string noise(static_cast<size_t>(1 + i % 64), '\0');
     for (char& byte : noise) byte = random();
-    // Opcodes that exist lead further into the parser than those that do not.
+    // Existing opcodes lead further into the parser than others.
     noise[0] = static_cast<char>(static_cast<unsigned char>(noise[0]) % 19);
     client.Send(noise);
     client.Close();

@@ -1,17 +1,17 @@
-"""A worker that says who it is and then does what it is told, for tests of `muster run`. Not a test itself.
+"""A worker that reports itself and then executes orders, for tests of `muster run`. Not a test itself.
 
     python3 -I -S obedient_worker.py FOLDER [WORD...]
 
-Writes FOLDER/worker.PID.json, with its environment in it, as its first and only account; then waits for orders, lines in
-FOLDER/order.PID or, for all workers of all times, in FOLDER/order.all:
+Writes FOLDER/worker.PID.json, with its environment in it, as its only report. Then it waits for orders: lines in
+FOLDER/order.PID or, for all workers, including later ones, in FOLDER/order.all:
 
     exit N      ends with that status
     die N       dies by that signal
 
-Signals that it gets are lines in FOLDER/signals.PID; then it dies of them. Words change its nature:
+Signals that it receives are lines in FOLDER/signals.PID; then it dies of them. Words change its behaviour:
 
     stubborn    does not die of signals
-    parent      has a child that sleeps; `stray` one that has left its session and is deaf to SIGTERM and SIGHUP
+    parent      has a child that sleeps; `stray` one that has left its session and ignores SIGTERM and SIGHUP
     mortal      ends with status 0 by itself, at once
 """
 
@@ -21,7 +21,7 @@ import signal
 import sys
 import time
 
-HEEDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 LONG = "1000"
 
 
@@ -32,17 +32,17 @@ def write_whole(path, text):
 
 
 def start_child(stray):
-    # Until the child is what it is to be, a signal must wait: the worker's own way with it is not the child's.
-    signal.pthread_sigmask(signal.SIG_BLOCK, HEEDED)
+    # Signals wait until the child is set up: it must not run the worker's handlers.
+    signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
     child = os.fork()
     if not child:
-        for number in HEEDED:
+        for number in HANDLED:
             signal.signal(number, signal.SIG_DFL)
         if stray:
             os.setsid()
             for number in (signal.SIGTERM, signal.SIGHUP):
                 signal.signal(number, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, HEEDED)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
     if not child:
         os.execvp("sleep", ["sleep", LONG])
     return child
@@ -56,7 +56,7 @@ def disposition(number):
 class Worker:
     def __init__(self, folder, words):
         self._folder, self._words = folder, words
-        self._dispositions = {number.name: disposition(number) for number in HEEDED}
+        self._dispositions = {number.name: disposition(number) for number in HANDLED}
         self._children = []
 
     def path(self, what):
@@ -89,7 +89,7 @@ class Worker:
                 pass
 
     def live(self):
-        for number in HEEDED:
+        for number in HANDLED:
             signal.signal(number, self.heed)
         if "parent" in self._words:
             self._children.append(start_child(stray=False))

@@ -1,10 +1,10 @@
-"""Jobs of one id, one after the other on one server that soon forgets a run: each is for itself.
+"""Jobs of one id, one after the other on one server that soon forgets a run: each is separate.
 
     one_id_many_jobs_test.py [--jobs N] [--seed S]     default: 12 jobs; `--jobs 200` is the whole measurement
 
-Jobs have different sizes; some end well, of some a worker fails, some are killed. Every worker's ranks must be right, every
-exit status, and no key of an older job may be read: the server has none, and what is planted under the names of older
-jobs changes nothing.
+Jobs have different sizes. Some succeed, in some a worker fails, and some are killed. All ranks and exit statuses of
+workers must be right, and no key of an older job may be read: the server has none, and keys that are planted under the
+names of older jobs change nothing.
 """
 
 import argparse
@@ -21,7 +21,7 @@ JOBS = 12
 SEED = 17
 WORKER = 'echo "$RANK $WORLD_SIZE $GROUP_RANK $GROUP_WORLD_SIZE $LOCAL_RANK" > "$0/rank.$RANK.$$"; '
 ENDINGS = {"succeeds": "exit 0", "fails": '[ "$RANK" != 0 ] || exit 3; sleep 60', "is killed": "sleep 60"}
-# Keys that agents of muster and PyTorch read in a round, and what would lead them astray.
+# Keys that agents of muster and PyTorch read in a round, with misleading values.
 POISON = {
     "torchelastic/role_info/0": '{"role": "default", "rank": 0, "local_world_size": 7}',
     "torchelastic/role_info/1": '{"role": "default", "rank": 1, "local_world_size": 7}',
@@ -51,7 +51,7 @@ class OneId(Fleet):
             self.store(self.endpoint, "set", f"{prefix}/{key}", value)
 
     def play(self, rng, ending):
-        """One job. Returns the names under which its keys were, and what its workers saw."""
+        """Plays one job. Returns the prefixes of its keys, and what its workers saw."""
         nodes = [rng.randint(1, 3) for _ in range(rng.randint(1, 4))]
         command = WORKER + ENDINGS[ending]
         seen = self.folder_for(f"job-{len(self.agents)}")
@@ -72,9 +72,9 @@ class OneId(Fleet):
             until(lambda: note_prefix() or all(agent.ended for agent in agents), "the run is there")
         statuses = [agent.end() for agent in agents]
         expected = {"succeeds": 0, "fails": 1, "is killed": -9}[ending]
-        said = "\n".join(agent.said() for agent in agents)
-        self.assertEqual(set(statuses), {expected}, f"{nodes} {ending}\n{said}")
-        self.assertNotIn("of an older job", said)
+        printed = "\n".join(agent.printed() for agent in agents)
+        self.assertEqual(set(statuses), {expected}, f"{nodes} {ending}\n{printed}")
+        self.assertNotIn("of an older job", printed)
         self.assert_right(nodes, self.ranks(seen), ending)
         return prefix
 

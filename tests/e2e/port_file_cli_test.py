@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`--port-file`: whole, ours alone, and never written through a link that somebody has laid."""
+"""`--port-file`: complete, owned by the server, and never written through a link."""
 
 import os
 import pathlib
@@ -54,7 +54,7 @@ class PortFile(Processes, unittest.TestCase):
         self.assertEqual(os.listdir(self.folder), ["precious"])
         self.assertEqual(target.read_text(encoding="ascii"), "precious")
 
-    def test_a_link_beside_it_is_not_followed_either(self):
+    def test_a_link_next_to_it_is_not_followed_either(self):
         target = self.folder / "precious"
         target.write_text("precious", encoding="ascii")
         (self.folder / "port.new").symlink_to(target)

@@ -8,8 +8,8 @@ LOWEST = 10_000
 
 
 def free_port(host="127.0.0.1"):
-    """None of those that the system gives to whoever asks for any: other tests do, and while this one's server is not
-    there, would be given it."""
+    """Not one of the ephemeral ports, which the system gives to other tests: they could take it while this one's server
+    is not there."""
     with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as given_away:
         end = int(given_away.read().split()[0])
     while True:

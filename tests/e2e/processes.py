@@ -9,7 +9,7 @@ LAB = os.environ["MUSTER_LAB_BIN"]
 
 
 class Processes:
-    """To be mixed into a TestCase."""
+    """A mixin for a TestCase."""
 
     def start(self, *arguments, program=MUSTER, **options):
         options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options}
@@ -18,7 +18,7 @@ class Processes:
         return process
 
     def start_server(self):
-        """And where it serves."""
+        """Returns the process and its port."""
         server = self.start("serve", "--listen", "127.0.0.1:0", "--json")
         return server, f"127.0.0.1:{json.loads(server.stdout.readline())['port']}"
 

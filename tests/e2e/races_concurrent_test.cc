@@ -1,6 +1,6 @@
-// Requests of two connections that race for one decision. Whatever the interleaving, each client
-// reads its bytes in the order in which the server decided, and nothing is lost. Two loop threads,
-// so that the race is a real one.
+// Requests of two connections that race for one decision. Each client reads its bytes in the order
+// in which the server decided, and nothing is lost. Two loop threads, so that the race is a real
+// one.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -19,7 +19,7 @@ namespace muster::test {
 
 namespace {
 
-// A sanitizer makes each iteration so slow that fewer have to do.
+// A sanitizer makes iterations slow, so there are fewer.
 constexpr int kIterations = kMemoryIsMeasurable ? 10'000 : 2'000;
 
 }  // namespace
@@ -137,8 +137,8 @@ TEST_F(RacesTest, Item073_TwoBlockingPoppersShareWhatIsPushedAndNeverMissATurn) 
   RawClient pusher = Client();
   std::atomic<int> popped = 0;
   const auto pop = [&](RawClient& client) {
-    // A blocking pop as clients do it: WAIT, then QUEUE_POP. The element is kept for the one it
-    // released.
+    // A blocking pop as clients do it: WAIT, then QUEUE_POP. The element is reserved for the
+    // released client.
     ASSERT_EQ(client.Ask(WaitBytes({"/q"}), 1), kStop);
     ASSERT_GT(client.AskNumber(PopBytes("/q")), 0);
     client.ReceiveBlob();
@@ -160,7 +160,7 @@ TEST_F(RacesTest, Item073_TwoBlockingPoppersShareWhatIsPushedAndNeverMissATurn) 
   EXPECT_EQ(pusher.AskNumber(QueueLenBytes("/q")), 0);
 }
 
-TEST_F(RacesTest, Item084_TwoWhoArriveAtTheSameMomentBothPass) {
+TEST_F(RacesTest, Item084_TwoThatArriveAtTheSameMomentBothPass) {
   RawClient one = Client();
   RawClient other = Client();
   const auto arrive = [](RawClient& client) {

@@ -1,4 +1,4 @@
-// BARRIER in bytes: nobody early, everybody then, and the counter where it can be seen.
+// BARRIER in bytes: no client passes early, all pass at the end, and the counter is visible.
 #include "support/raw_server_test.h"
 
 namespace muster::test {
@@ -32,7 +32,7 @@ TEST_P(RawBarrierTest, Item083_AWorldOfOneOrFewerPassesAtOnce) {
   }
 }
 
-TEST_P(RawBarrierTest, Item084_NobodyPassesBeforeTheLast) {
+TEST_P(RawBarrierTest, Item084_NoClientPassesBeforeTheLastArrives) {
   constexpr int64_t kParties = 8;
   std::vector<RawClient> parties;
   for (int64_t i = 1; i < kParties; ++i) {
@@ -58,7 +58,7 @@ TEST_P(RawBarrierTest, Item086_TheCounterIsAnEntryLikeAnyOther) {
   EXPECT_EQ(other.AskBlob(GetBytes("/b")), "2");
 }
 
-TEST_P(RawBarrierTest, Item085_ACancelledParticipantStaysCountedAndHearsNoMore) {
+TEST_P(RawBarrierTest, Item085_ACancelledParticipantStaysCountedAndReceivesNothingMore) {
   RawClient first = Arrive("/b", 2);
   EXPECT_EQ(first.Ask(CancelBytes(), 1), kCancelled);
   RawClient second = Client();
@@ -74,7 +74,7 @@ TEST_P(RawBarrierTest, Item085_ACancelThatCrossesComesSecond) {
   EXPECT_EQ(first.Receive(2), Hex("00 01"));
 }
 
-TEST_P(RawBarrierTest, Item085_WhoLeavesStaysCounted) {
+TEST_P(RawBarrierTest, Item085_AClientThatDisconnectsStaysCounted) {
   Arrive("/b", 3).Settle();
   RawClient second = Arrive("/b", 3);
   EXPECT_EQ(second.SaidSoFar(), "");
@@ -82,7 +82,7 @@ TEST_P(RawBarrierTest, Item085_WhoLeavesStaysCounted) {
   EXPECT_EQ(second.SaidSoFar(), kStop);
 }
 
-TEST_P(RawBarrierTest, Item084_WritesToTheKeyDoNotLetAnybodyThrough) {
+TEST_P(RawBarrierTest, Item084_WritesToTheKeyReleaseNoClient) {
   RawClient party = Arrive("/b", 3);
   RawClient writer = Client();
   writer.Send(SetBytes("/b", "1") + AppendBytes("/b", "") + MultiSetBytes({{"/b", "1"}}));

@@ -1,4 +1,4 @@
-// Queues in bytes: lengths, turns, and elements that are kept for those whose turn it is.
+// Queues in bytes: lengths, order, and elements that are reserved for waiting clients.
 #include "support/raw_server_test.h"
 
 namespace muster::test {
@@ -16,7 +16,7 @@ class RawQueuesTest : public RawServerTest {
     client.Send(PushBytes(key, element));
     client.Settle();
   }
-  /// What a pop gives: the length before it, and the element if there is one.
+  /// What a pop returns: the length before it, and the element if there is one.
   static std::pair<int64_t, std::string> Pop(RawClient& client, const std::string& key) {
     const int64_t length = client.AskNumber(PopBytes(key));
     return {length, length > 0 ? client.ReceiveBlob() : ""};
@@ -40,7 +40,7 @@ TEST_P(RawQueuesTest, Item069_APopFromNothingIsEightZeros) {
   EXPECT_EQ(client.SaidSoFar(), "");
 }
 
-TEST_P(RawQueuesTest, Item070_APopTellsTheLengthBeforeIt) {
+TEST_P(RawQueuesTest, Item070_APopReturnsTheLengthBeforeIt) {
   RawClient client = Client();
   client.Send(PushBytes("/q", "a") + PushBytes("/q", "b"));
   EXPECT_EQ(Pop(client, "/q"), std::pair(int64_t{2}, std::string("a")));
@@ -134,7 +134,7 @@ TEST_P(RawQueuesTest, Item075_IfTheReleasedOneDoesSomethingElseTheNextIsReleased
   RawClient first = Waiter({"/q"});
   RawClient second = Waiter({"/q"});
   Push("/q", "x");
-  EXPECT_EQ(first.SaidSoFar(), kStop);  // its PING gives the element up
+  EXPECT_EQ(first.SaidSoFar(), kStop);  // its PING releases the reserved element
   EXPECT_EQ(second.Receive(1), kStop);
 }
 

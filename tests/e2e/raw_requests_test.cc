@@ -1,12 +1,11 @@
-// Every request in bytes: the worked examples of the protocol, and what large, split and empty ones
-// do.
+// Every request in bytes: the worked examples of the protocol, and large, split and empty requests.
 #include "support/raw_server_test.h"
 
 namespace muster::test {
 
 class RawRequestsTest : public RawServerTest {
  protected:
-  /// Sends what the document shows for the client and expects what it shows for the server.
+  /// Sends what the document shows for the client, and expects what it shows for the server.
   static void Exchange(RawClient& client, std::string_view sent, std::string_view answer) {
     client.Send(Hex(sent));
     const std::string expected = Hex(answer);
@@ -125,6 +124,25 @@ TEST_P(RawRequestsTest, Item061_MultiGetRepeatsAndKeepsTheOrder) {
   EXPECT_EQ(client.ReceiveBlob(), "22");
 }
 
+// Values that have grown have up to 64 KiB that are copied: of many, that takes several steps.
+TEST_P(RawRequestsTest, AMultiGetOfGrownValuesIsAnsweredBetweenItsNeighbours) {
+  RawClient client = Client();
+  const std::string first(5'000, 'f'), rest(60'000, 'r');
+  Keys keys;
+  for (int i = 0; i < 200; ++i) {
+    keys.push_back("/grown/" + std::to_string(i));
+    client.Send(SetBytes(keys.back(), first) + AppendBytes(keys.back(), rest));
+  }
+  const std::string read = AddBytes("/n", 1) + MultiGetBytes(keys);
+  client.Send(read + read + AddBytes("/n", 1));
+  for (int round = 1; round <= 2; ++round) {
+    EXPECT_EQ(client.ReceiveNumber(), round);
+    for (size_t i = 0; i < keys.size(); ++i) ASSERT_EQ(client.ReceiveBlob(), first + rest);
+  }
+  EXPECT_EQ(client.ReceiveNumber(), 3);
+  EXPECT_EQ(client.SaidSoFar(), "");
+}
+
 TEST_P(RawRequestsTest, Item064_HalfAMultiSetIsNoMultiSet) {
   const std::string request = MultiSetBytes({{"/a", "1"}, {"/b", "2"}, {"/c", "3"}});
   const Keys all = {"/a", "/b", "/c"};
@@ -142,8 +160,8 @@ TEST_P(RawRequestsTest, Item064_HalfAMultiSetIsNoMultiSet) {
 }
 
 TEST_P(RawRequestsTest, Item064_AMultiSetIsAppliedOnce) {
-  // Parsed anew with each piece, it would be applied with each piece, too, and undo what others did
-  // meanwhile.
+  // If it were parsed again with each piece, it would also be applied again, and undo other
+  // clients' writes.
   const std::string request = MultiSetBytes({{"/a", "new"}, {"/b", std::string(10'000, 'x')}});
   RawClient writer = Client();
   RawClient other = Client();
@@ -174,7 +192,7 @@ TEST_P(RawRequestsTest, Item117_AValueMayComeLongAfterItsKey) {
   RawClient slow = Client();
   const std::string request = SetBytes("/k", "late");
   slow.Send(request.substr(0, 1 + 8 + 2));
-  // Others are served meanwhile, and see nothing of it.
+  // Others are served meanwhile, and notice nothing.
   RawClient other = Client();
   for (int i = 0; i < 1'000; ++i) ASSERT_EQ(other.AskNumber(AddBytes("/n", 1)), i + 1);
   EXPECT_EQ(other.Ask(CheckBytes({"/k"}), 1), kNotReady);

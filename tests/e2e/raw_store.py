@@ -1,4 +1,4 @@
-"""TCPStore's bytes, for tests that play opponents: docs/reference/protocol.md has them in words."""
+"""TCPStore's bytes, for tests that attack a server: docs/reference/protocol.md describes them."""
 
 import socket
 import struct
@@ -32,7 +32,7 @@ def text(data):
 
 
 def session_message(kind, body=b"", token=0):
-    """Without a token: of a node that has no session yet."""
+    """Without a token: from a node that has no session yet."""
     return struct.pack("<BIBQIq", 0xA0, len(body) + 21, kind, token, 1 if token else 0, -1) + body
 
 
@@ -45,7 +45,7 @@ def session_leave(token):
 
 
 def session_open(run, patience_ms=1000, nodes=(1, 1), pid=1):
-    """`patience_ms`: the interval of its keep-alives, and how long it may be away."""
+    """`patience_ms`: the interval of its keep-alives, and its grace."""
     node = text(b"") + struct.pack("<qq", pid, 0)
     settings = struct.pack("<qqqqqqB", *nodes, 1000, patience_ms, 3, patience_ms, 0)
     return session_message(0, b"\x02\x02" + text(run) + node + settings + text(b"") + struct.pack("<H", 1))
@@ -56,9 +56,11 @@ def session_status(run=b"", names=0, after=b""):
 
 
 class Client:
-    def __init__(self, port, receive_buffer=None, patience=60):
+    def __init__(self, port, receive_buffer=None, patience=60, source=None):
         self.socket = socket.socket()
         self.socket.settimeout(patience)
+        if source:
+            self.socket.bind((source, 0))
         if receive_buffer:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         self.socket.connect(("127.0.0.1", port))
@@ -98,7 +100,7 @@ class Client:
         return self.receive_number()
 
     def receive_session(self):
-        """The kind of the next message of a session, and what follows that."""
+        """The kind of a session's next message, and the rest of it."""
         opcode, size = struct.unpack("<BI", self.receive(5))
         if opcode != 0xA0:
             raise ValueError(f"byte {opcode} does not begin a message of a session")
@@ -106,7 +108,7 @@ class Client:
         return body[0], body[1:]
 
     def is_closed(self):
-        """Whether the server ends this connection; waits for that."""
+        """Waits for the server to end this connection. Returns whether it does."""
         try:
             while self.socket.recv(1 << 20):
                 pass
@@ -117,7 +119,7 @@ class Client:
             return False
 
     def vanish(self):
-        """As a process that is killed with a reply unread."""
+        """As a process that is killed with an unread reply."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.close()
 

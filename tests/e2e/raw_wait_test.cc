@@ -1,5 +1,5 @@
 // WAIT and CANCEL_WAIT in bytes: one 00 for each wait, one 01 for each cancel, in the order in
-// which the server decided, and not a byte more.
+// which the server decided, and no other byte.
 #include "support/raw_server_test.h"
 
 namespace muster::test {
@@ -14,7 +14,7 @@ class RawWaitTest : public RawServerTest {
     return client;
   }
 
-  /// A client that has sent `request` and knows it executed.
+  /// Sends `request` from another client and waits until it is executed.
   void Do(const std::string& request) {
     RawClient client = Client();
     client.Send(request);
@@ -60,7 +60,7 @@ TEST_P(RawWaitTest, Item037_AFailedCompareSetDoesNotRelease) {
   EXPECT_EQ(waiter.SaidSoFar(), kStop);
 }
 
-TEST_P(RawWaitTest, Item045_OneWriteReleasesAllAndOnlyThoseWhoWaitForIt) {
+TEST_P(RawWaitTest, Item045_OneWriteReleasesAllWaitersOfTheKeyAndNoOthers) {
   std::vector<RawClient> waiters;
   for (int i = 0; i < 20; ++i) waiters.push_back(Waiter({i % 2 == 0 ? "/even" : "/odd"}));
   Do(SetBytes("/even", ""));

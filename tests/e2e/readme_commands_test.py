@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Every shell command that the README, CONTRIBUTING and docs/ show is run here, as written except for its port and build
-folder. A block in which every line builds, or runs tests, is not run again."""
+"""Runs every shell command in the README, CONTRIBUTING and docs/, as written except for its port and build folder. A
+block in which every line builds, or runs tests, is not run again."""
 
 import os
 import pathlib
@@ -16,7 +16,7 @@ from run_kill_matrix_test import table
 ROOT = pathlib.Path(os.environ["MUSTER_SOURCE_DIR"])
 PROGRAMS = [pathlib.Path(os.environ[name]) for name in ("MUSTER_BIN", "MUSTER_LAB_BIN")]
 
-# `make test` runs whole builds and tests itself, or they are too long for it. Comments may follow.
+# Commands that run whole builds and tests, or take too long. Comments may follow.
 BUILDS = re.compile(r"(export \w+=|(\w+=\w+ )?(make (run|test|compare|format|clean|fuzz)|cmake|ctest|scripts/\w+"
                     r"|build/\w+/\w+_(tests|fuzzer|histories)|pip install \./python)\b)")
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -37,7 +37,7 @@ class ReadmeCommands(unittest.TestCase):
                 for program in PROGRAMS:
                     os.symlink(program, bin_folder / program.name)
             script = "set -m\n" + block.replace("29500", str(free_port()))
-            environment = {**os.environ, "TMPDIR": folder}  # Logs that nobody chose a place for go with it.
+            environment = {**os.environ, "TMPDIR": folder}  # for logs without a chosen place
             return subprocess.run(["bash", "-e", "-c", script], cwd=folder, timeout=120, text=True, env=environment,
                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""tools/run_again.py with a program that speaks as GoogleTest does: what it says decides what is run again."""
+"""tools/run_again.py with a program that prints like GoogleTest: its output decides what is run again."""
 
 import os
 import pathlib
@@ -28,7 +28,7 @@ class RunAgain(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
 
     def run_it(self, first, again="exit 9"):
-        """`first`: what the program does; `again`: when it is asked for some tests."""
+        """`first`: what the program does; `again`: what it does when it is called with some tests."""
         program = self.folder / "tests"
         program.write_text(f'#!/bin/bash\necho "$@" >> {self.folder}/asked\n'
                            f'case "${{@: -1}}" in\n  --gtest_filter=[!-]*) {again} ;;\nesac\n{first}\n', encoding="ascii")
@@ -46,7 +46,7 @@ class RunAgain(unittest.TestCase):
         self.assertEqual(len(self.asked()), 1)
         self.assertIn("9 tests", (self.folder / "log").read_text(encoding="ascii"))
 
-    def test_what_fails_is_run_once_more_each_alone_and_that_is_said(self):
+    def test_failed_tests_run_once_more_alone_and_this_is_reported(self):
         done = self.run_it(TWO_FAIL, PASSES)
         self.assertEqual(done.returncode, 0, done.stdout)
         self.assertEqual([line.split()[-1] for line in self.asked()[1:]],

@@ -36,43 +36,43 @@ class BadInput(Launching, unittest.TestCase):
     # --- the command line -------------------------------------------------------------------------
 
     def test_an_unknown_option(self):
-        self.refused("--nope", "--no-python", self.worker, status=2, says="'--nope'")
-        self.refused("-z", "--no-python", self.worker, status=2, says="-z")
+        self.refused("--nope", "--no-python", self.worker, status=2, mentions="'--nope'")
+        self.refused("-z", "--no-python", self.worker, status=2, mentions="-z")
 
     def test_an_option_without_its_value(self):
-        self.refused("--nnodes", status=2, says="--nnodes")
-        self.refused("--standalone=1", "--no-python", self.worker, status=2, says="--standalone")
+        self.refused("--nnodes", status=2, mentions="--nnodes")
+        self.refused("--standalone=1", "--no-python", self.worker, status=2, mentions="--standalone")
 
     def test_a_script_that_is_not_named(self):
-        self.refused("--standalone", status=2, says="script")
+        self.refused("--standalone", status=2, mentions="script")
 
     def test_a_script_that_is_not_there(self):
-        self.refused("nosuch.py", status=1, says=["'nosuch.py'", "No such file"])
-        self.refused("", status=1, says="''")
+        self.refused("nosuch.py", status=1, mentions=["'nosuch.py'", "No such file"])
+        self.refused("", status=1, mentions="''")
 
     def test_a_program_that_is_not_there(self):
-        self.refused("--no-python", "nosuch", status=1, says="'nosuch'")
-        self.refused("--no-python", "./nosuch", status=1, says="'./nosuch'")
-        self.refused("--no-python", "", status=1, says="''")
+        self.refused("--no-python", "nosuch", status=1, mentions="'nosuch'")
+        self.refused("--no-python", "./nosuch", status=1, mentions="'./nosuch'")
+        self.refused("--no-python", "", status=1, mentions="''")
 
     def test_a_program_that_is_not_executable(self):
         self.worker.chmod(0o644)
-        self.refused("--no-python", self.worker, status=1, says=[f"'{self.worker}'", "chmod +x"])
-        self.refused("--no-python", self.folder, status=1, says="directory")
+        self.refused("--no-python", self.worker, status=1, mentions=[f"'{self.worker}'", "chmod +x"])
+        self.refused("--no-python", self.folder, status=1, mentions="directory")
 
     def test_an_interpreter_that_is_not_there(self):
         script = self.python_script("")
-        self.refused("--python", "/nonexistent/python", script, status=1, says="/nonexistent/python")
-        self.refused(script, env={"PYTHON_EXEC": "/nonexistent/python"}, status=1, says="/nonexistent/python")
-        self.refused(script, env={"PATH": "/nonexistent"}, status=1, says="PATH")
+        self.refused("--python", "/nonexistent/python", script, status=1, mentions="/nonexistent/python")
+        self.refused(script, env={"PYTHON_EXEC": "/nonexistent/python"}, status=1, mentions="/nonexistent/python")
+        self.refused(script, env={"PATH": "/nonexistent"}, status=1, mentions="PATH")
 
     def test_numbers_of_nodes_that_cannot_be(self):
         for nodes in ("0", "2:1", "-1", "1:2:3", "a", "", "1:", "99999999999999999999"):
-            self.refused(f"--nnodes={nodes}", "--no-python", self.worker, status=1, says=["--nnodes", f"'{nodes}'"])
-        self.refused("--standalone", "--nnodes=2", "--no-python", self.worker, status=1, says="--standalone")
+            self.refused(f"--nnodes={nodes}", "--no-python", self.worker, status=1, mentions=["--nnodes", f"'{nodes}'"])
+        self.refused("--standalone", "--nnodes=2", "--no-python", self.worker, status=1, mentions="--standalone")
 
-    def test_what_is_wrong_in_a_variable_is_told_with_its_name(self):
-        self.refused("--no-python", self.worker, env={"PET_NNODES": ""}, status=1, says="PET_NNODES")
+    def test_an_error_in_a_variable_is_reported_with_its_name(self):
+        self.refused("--no-python", self.worker, env={"PET_NNODES": ""}, status=1, mentions="PET_NNODES")
 
     def test_hostile_text_is_shown_as_text(self):
         outcome = self.refused("--nnodes=1\n\x1b[2J", "--no-python", self.worker, status=1)
@@ -88,36 +88,36 @@ class BadInput(Launching, unittest.TestCase):
                             ["--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{port}", "--rdzv-conf=is_host=1"],
                             ["--rdzv-backend=muster", f"--rdzv-endpoint=127.0.0.1:{port}", "--rdzv-conf=is_host=1"]):
                 with self.subTest(options):
-                    self.refused(*options, "--no-python", self.worker, status=1, says=[str(port), "already in use"])
+                    self.refused(*options, "--no-python", self.worker, status=1, mentions=[str(port), "already in use"])
 
-    def test_an_endpoint_that_nobody_knows(self):
+    def test_an_unknown_endpoint(self):
         for backend in ("static", "c10d", "muster"):
             self.refused(f"--rdzv-backend={backend}", "--rdzv-endpoint=name.invalid:1234", "--no-python", self.worker,
-                         status=1, says=["--rdzv-endpoint", "'name.invalid'"])
+                         status=1, mentions=["--rdzv-endpoint", "'name.invalid'"])
         self.refused("--master-addr=name.invalid", "--no-python", self.worker, status=1,
-                     says=["--master-addr 'name.invalid'"])
+                     mentions=["--master-addr 'name.invalid'"])
 
     # --- files ------------------------------------------------------------------------------------
 
     def test_a_log_directory_that_cannot_be_made(self):
         for place in (self.worker / "logs", "/proc/logs", "/dev/null/logs"):
-            self.refused("--log-dir", place, "--no-python", self.worker, status=1, says=[str(place), "--log-dir"])
+            self.refused("--log-dir", place, "--no-python", self.worker, status=1, mentions=[str(place), "--log-dir"])
         self.refused("--no-python", self.worker, env={"TMPDIR": "/nonexistent"}, status=1,
-                     says=["/nonexistent/torchelastic_", "--log-dir"])
+                     mentions=["/nonexistent/torchelastic_", "--log-dir"])
 
     def test_a_run_id_that_cannot_name_a_directory(self):
-        self.refused("--rdzv-id=a/b", "--no-python", self.worker, status=1, says=["a/b", "--rdzv-id"])
+        self.refused("--rdzv-id=a/b", "--no-python", self.worker, status=1, mentions=["a/b", "--rdzv-id"])
 
     def test_a_place_for_the_report_that_cannot_be_written(self):
         for place in (f"{self.folder}/none/report.json", "/proc/none/report.json", str(self.folder)):
             self.refused("--failure-report", place, "--no-python", self.worker, status=1,
-                         says=["--failure-report", place])
+                         mentions=["--failure-report", place])
 
     def test_a_disk_without_room_for_files(self):
         with small_disk(self.folder / "disk", "size=64k,nr_inodes=2") as disk:
             (disk / "taken").touch()
             self.refused("--log-dir", disk / "logs", "--no-python", self.worker, status=1,
-                         says=[str(disk), "No space left"])
+                         mentions=[str(disk), "No space left"])
 
     def test_a_disk_without_space(self):
         with small_disk(self.folder / "disk", "size=64k") as disk:
@@ -125,14 +125,14 @@ class BadInput(Launching, unittest.TestCase):
                 (disk / "taken").write_bytes(bytes(100_000))
             for option in ("-t", "-r"):
                 self.refused("--log-dir", disk / "logs", option, "3", "--no-python", self.worker, status=1,
-                             says=[str(disk), "no space left"])
+                             mentions=[str(disk), "no space left"])
                 self.assertEqual(os.listdir(disk / "logs"), [])
-            # What writes nothing there has nothing to fear.
+            # A job that writes nothing there is not affected.
             self.assertEqual(self.run_job("--log-dir", disk / "logs", "--no-python", self.worker).out, "worker ran\n")
 
-    def test_a_disk_that_fills_up_is_named_beside_the_failure(self):
+    def test_a_full_disk_is_named_next_to_the_failure(self):
         with small_disk(self.folder / "disk", "size=64k") as disk:
-            worker = self.script("head -c 100000 /dev/zero")  # fails, and cannot say so: its words go there as well
+            worker = self.script("head -c 100000 /dev/zero")  # fails; its stderr goes there, too
             outcome = self.run_job("--log-dir", disk / "logs", "-r", "3", "--no-python", worker, status=1)
             self.assertIn("ChildFailedError", outcome.err)
             self.assertEqual(outcome.err.count("no space left on the disk"), 1, outcome.err)

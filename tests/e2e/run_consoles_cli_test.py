@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`muster run` whose consoles, descriptors and folders are not what they should be."""
+"""`muster run` with unusual consoles, descriptors and folders."""
 
 import os
 import signal
@@ -8,7 +8,7 @@ import unittest
 
 from launching import Launching, eventually
 
-FLOOD = "i=0; while [ $i -lt 20000 ]; do echo 'a line that nobody reads, and another word or two'; i=$((i+1)); done"
+FLOOD = "i=0; while [ $i -lt 20000 ]; do echo 'a line without a reader, and a few more words'; i=$((i+1)); done"
 
 
 class Readers(Launching, unittest.TestCase):
@@ -20,18 +20,18 @@ class Readers(Launching, unittest.TestCase):
         self.assertEqual(self.ended(job).status, 0)
         self.assertTrue((self.seen / "second").exists())
 
-    def test_a_console_that_nobody_reads_does_not_hold_a_launcher_that_is_told_to_end(self):
+    def test_an_unread_console_does_not_delay_a_signalled_launcher(self):
         worker = self.script(f'{FLOOD}\ntouch "$SEEN/done"')
         job = self.launch("--tee=3", "--no-python", worker)
         self.wait_for_seen("done")
 
-        def told():
+        def reported():
             job.send_signal(signal.SIGTERM)
             return job.poll() is not None
 
-        eventually(told, "the launcher ends")
+        eventually(reported, "the launcher ends")
 
-    def test_a_launcher_whose_messages_nobody_reads_does_its_work(self):
+    def test_a_launcher_with_unread_messages_does_its_work(self):
         reading, writing = os.pipe()
         self.addCleanup(os.close, reading)
         os.set_blocking(writing, False)
@@ -76,7 +76,7 @@ class System(Launching, unittest.TestCase):
         self.run_job("--failure-report", report, "--no-python", "true")
         self.assertFalse(report.exists())
 
-    def test_a_worker_that_opens_its_output_anew_is_still_heard(self):
+    def test_a_worker_that_reopens_its_output_is_still_followed(self):
         worker = self.script('echo one, and more\necho two > /dev/stdout\necho three')
         outcome = self.run_job("--redirects=3", "--log-dir", self.folder / "logs", "--no-python", worker)
         self.assertEqual(outcome.out, "")
@@ -94,7 +94,7 @@ class System(Launching, unittest.TestCase):
     def test_a_folder_is_no_script_unless_python_can_run_it(self):
         folder = self.folder / "package"
         folder.mkdir()
-        self.refused(folder, status=1, says="__main__.py")
+        self.refused(folder, status=1, mentions="__main__.py")
         (folder / "__main__.py").write_text("print('ran')", encoding="utf-8")
         self.assertEqual(self.run_job(folder).out, "ran\n")
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a worker of `muster run` finds around it: variables, descriptors, signals, its place among processes."""
+"""The environment of a worker of `muster run`: variables, descriptors, signals, its place among processes."""
 
 import json
 import os
@@ -23,7 +23,7 @@ PROMISED = """
     TORCHELASTIC_SIGNALS_TO_HANDLE
 """.split()
 
-# In a network of its own nobody has taken the port yet: switches on the loopback there, and becomes its arguments.
+# In a network of its own no process has taken the port. Switches on the loopback there, and becomes its arguments.
 LOOPBACK_UP = """
 import fcntl, os, socket, struct, sys
 flags = struct.pack("16sH", b"lo", 1)  # IFF_UP
@@ -56,10 +56,10 @@ class Variables(Launching, unittest.TestCase):
                 self.assertEqual(len(seen), 2)
                 for rank, one in enumerate(seen):
                     self.assertEqual([name for name in PROMISED if name not in one], [])
-                    told = {name: one[name] for name in PROMISED}
+                    reported = {name: one[name] for name in PROMISED}
                     for name in ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_ERROR_FILE", "MASTER_ADDR", "MASTER_PORT"):
-                        del told[name]
-                    self.assertEqual(told, {
+                        del reported[name]
+                    self.assertEqual(reported, {
                         "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2",
                         "GROUP_RANK": "0", "GROUP_WORLD_SIZE": "1", "ROLE_NAME": "tr", "ROLE_RANK": str(rank),
                         "ROLE_WORLD_SIZE": "2", "TORCHELASTIC_RESTART_COUNT": "0", "TORCHELASTIC_MAX_RESTARTS": "2",
@@ -82,14 +82,14 @@ class Variables(Launching, unittest.TestCase):
     def test_launch052_a_run_without_a_name_is_none_and_its_role_is_default(self):
         self.assertEqual(self.pick(self.environments(), "TORCHELASTIC_RUN_ID", "ROLE_NAME"), ["none", "default"])
 
-    def test_launch053_workers_are_told_whose_store_it_is(self):
+    def test_launch053_workers_get_whose_store_it_is(self):
         name = "TORCHELASTIC_USE_AGENT_STORE"
         self.assertEqual(self.pick(self.environments(*static(free_port())), name), ["True"])
         self.assertEqual(self.pick(self.environments(*C10D), name), ["True"])
         alone = self.environments(*C10D, env={"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"})
         self.assertEqual(self.pick(alone, name), ["False"])
 
-    def test_launch054_error_handling_is_on_unless_the_parent_says_otherwise(self):
+    def test_launch054_error_handling_is_on_unless_the_parent_sets_it(self):
         name = "TORCH_NCCL_ASYNC_ERROR_HANDLING"
         self.assertEqual(self.pick(self.environments(), name), ["1"])
         self.assertEqual(self.pick(self.environments(env={name: "0"}), name), ["0"])
@@ -128,7 +128,7 @@ class Variables(Launching, unittest.TestCase):
         self.assertEqual(os.listdir(self.seen), [], "a worker was started")
 
     def test_launch060_static_without_an_address_is_port_29500_on_the_loopback(self):
-        skip_or_fail("" if has_own_networks() else "networks of one's own are not allowed here",
+        skip_or_fail("" if has_own_networks() else "private networks are not allowed here",
                      "MUSTER_REQUIRE_NETWORKS")
         seen = self.environments("--rdzv-backend=static", program=(
             "unshare", "-rn", sys.executable, "-c", LOOPBACK_UP, MUSTER, "run"))
@@ -140,16 +140,16 @@ class Variables(Launching, unittest.TestCase):
             seen = self.environments("--nproc-per-node=2", f"--master-addr={address}", f"--master-port={port}")
             self.assertEqual(self.pick(seen, "MASTER_ADDR", "MASTER_PORT"), [address, port] * 2)
 
-    def test_launch061_c10d_workers_have_a_store_beside_the_rendezvous(self):
+    def test_launch061_c10d_workers_have_a_store_separate_from_the_rendezvous(self):
         port = str(free_port())
         c10d = ("--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{port}")
         seen = self.environments(*c10d, "--local-addr=127.0.0.1")[0]
         self.assertEqual(seen["MASTER_ADDR"], "127.0.0.1")
         self.assertNotEqual(seen["MASTER_PORT"], port)
-        # Without domain, the machine's own name is taken, where torchrun may say "localhost".
+        # Without a domain it is the machine's own name, where torchrun may use "localhost".
         self.assertIn(self.environments(*c10d)[0]["MASTER_ADDR"], (socket.getfqdn(), socket.gethostname()))
 
-    def test_a_worker_can_reach_the_store_it_is_told_of(self):
+    def test_a_worker_can_reach_the_store_in_its_environment(self):
         worker = self.script(f'"{MUSTER}" store --server "$MASTER_ADDR:$MASTER_PORT" set key value &&\n'
                              f'"{MUSTER}" store --server "$MASTER_ADDR:$MASTER_PORT" get key')
         for backend in (("--standalone",), C10D + ("--local-addr=127.0.0.1",), static(free_port())):
@@ -194,7 +194,7 @@ class System(Launching, unittest.TestCase):
                                     "    except OSError:\n"
                                     "        return False\n"
                                     "print([fd for fd in range(4096) if is_open(fd)])\n")
-        inherited, other = os.pipe()  # the launcher's parent may be careless, its workers must not hold what it holds
+        inherited, other = os.pipe()  # the launcher's parent may leak descriptors; workers must not inherit them
         self.addCleanup(os.close, inherited)
         self.addCleanup(os.close, other)
         for options in ((), C10D, ("-t", "3"), ("-r", "3", "--event-log-handler", f"file:{self.folder / 'events'}")):
@@ -205,7 +205,7 @@ class System(Launching, unittest.TestCase):
                 self.assertIn("[0, 1, 2]", shown)
 
     def test_launch067_a_worker_starts_with_signals_as_the_system_has_them(self):
-        def ignore():  # as nohup, and some schedulers, do
+        def ignore():  # as nohup and some schedulers do
             for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE):
                 signal.signal(number, signal.SIG_IGN)
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR2, signal.SIGCHLD})

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Jobs of `muster run` whose nodes meet in a real etcd under its other name, "etcd-v2", which is lost and comes back."""
+"""Jobs of `muster run` in a real etcd under its other name, "etcd-v2". Etcd is lost and comes back."""
 
 import os
 import shutil
@@ -14,7 +14,7 @@ from ports import free_port
 
 class EtcdJob(Fleet):
     BACKEND = "etcd-v2"
-    # A lease that outlasts a restart of etcd.
+    # A lease that is longer than a restart of etcd.
     CONF = {"last_call_timeout": "1", "join_timeout": "60", "read_timeout": "20", "keep_alive_max_attempt": "8"}
 
     def setUp(self):
@@ -48,7 +48,7 @@ class EtcdJob(Fleet):
         for agent in agents:
             agent.order("exit 0")
         for agent in agents:
-            self.assertEqual(agent.end(), 0, agent.said())
+            self.assertEqual(agent.end(), 0, agent.printed())
         self.assert_nothing_left()
 
     def test_two_nodes_meet_work_and_end(self):
@@ -73,7 +73,7 @@ class EtcdJob(Fleet):
         self.end_etcd()
         self.start_etcd()
         for worker in before:
-            self.assertTrue(worker.lives, "work goes on without etcd")
+            self.assertTrue(worker.lives, "work continues without etcd")
         before[0].kill()  # all must meet again
         after = self.one_world(*nodes, after=0)
         self.assertEqual(sorted(worker.rank for worker in after), [0, 1])
@@ -83,7 +83,7 @@ class EtcdJob(Fleet):
         self.end_etcd()
         node = self.agent(conf={"join_timeout": "2"})
         self.assertNotEqual(node.end(), 0)
-        self.assertIn(self.endpoint, node.said())
+        self.assertIn(self.endpoint, node.printed())
 
 
 if __name__ == "__main__":

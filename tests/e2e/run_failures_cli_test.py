@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""When workers of `muster run` fail: who is stopped, who is blamed, what is told, and with which status it ends."""
+"""Failing workers of `muster run`: which are stopped, which is the first failure, what is reported, and with which
+status it ends."""
 
 import json
 import os
@@ -12,24 +13,24 @@ import unittest
 from launching import Launching, eventually
 
 TRACE = 'Traceback (most recent call last):\n  File "train.py", line 1, in main\nValueError: no such thing\n'
-# As PyTorch's decorator writes it.
+# The error file of PyTorch's decorator.
 RECORDED = {"message": {"message": "ValueError: no such thing",
                         "extraInfo": {"py_callstack": TRACE, "timestamp": "1700000000"}}}
-REST = "while :; do sleep 0.05; done"  # in short pieces, so that a trap is heard
+REST = "while :; do sleep 0.05; done"  # in short pieces, so that a trap runs soon
 
 
 class Failing(Launching, unittest.TestCase):
-    """Workers that end badly, and how to read the report on them."""
+    """Workers that fail, and a reader of the report about them."""
 
     def job(self, text, *options, workers=1, status=1, **more):
-        """Runs a job of workers that run `text`, with nothing but the report on stderr."""
+        """Runs a job of workers that run `text`. Only the report may be on stderr."""
         more["env"] = {"OMP_NUM_THREADS": "1", **more.get("env", {})}
         return self.run_job(f"--nproc-per-node={workers}", *options, "--no-python", self.script(text), status=status,
                             **more)
 
     @staticmethod
     def fields(report):
-        """Those of the other failures, each a dictionary, and those of the root cause."""
+        """The fields of the other failures, each a dictionary, and those of the root cause."""
         others, root = report.split("Root Cause (first observed failure):\n")
         def read(block):
             return dict(re.findall(r"(?m)^  (\w+) *: (.*)$", block))
@@ -37,7 +38,7 @@ class Failing(Launching, unittest.TestCase):
         return [read(block) for block in re.split(r"(?m)^\[\d+\]:$", others)[1:]], read(root)
 
     def codes(self, report):
-        """Exit codes by rank, and the rank that is blamed."""
+        """Exit codes by rank, and the rank of the root cause."""
         others, root = self.fields(report)
         codes = {int(one["rank"].split()[0]): int(one["exitcode"].split()[0]) for one in [*others, root]}
         return codes, int(root["rank"].split()[0])
@@ -48,21 +49,21 @@ class Failing(Launching, unittest.TestCase):
         return (f'if [ $RANK = 0 ]; then while [ "$(ls "$SEEN" | wc -l)" -lt {workers - 1} ]; do sleep 0.05; done; '
                 'exit 3; fi\n')
 
-    def leave(self, told, status=1):
-        """A worker that leaves this in its error file."""
-        (self.folder / "told").write_bytes(told if isinstance(told, bytes) else json.dumps(told).encode())
+    def leave(self, reported, status=1):
+        """A worker that writes this to its error file."""
+        (self.folder / "told").write_bytes(reported if isinstance(reported, bytes) else json.dumps(reported).encode())
         return f'cp "{self.folder}/told" "$TORCHELASTIC_ERROR_FILE"; exit {status}'
 
 
 class Reports(Failing):
 
-    def test_launch079_when_one_fails_the_others_are_told_to_stop(self):
+    def test_launch079_when_one_fails_the_others_are_stopped(self):
         self.job(self.first_fails_when_ready(3) + 'trap \'echo TERM > "$SEEN/$RANK"; exit 5\' TERM\n'
                  f': > "$SEEN/$RANK"\n{REST}', workers=3)
         self.assertEqual({path.name: path.read_text(encoding="utf-8") for path in self.seen.iterdir()},
                          {"1": "TERM\n", "2": "TERM\n"})
 
-    def test_launch080_the_report_names_who_failed_first_and_who_was_stopped(self):
+    def test_launch080_the_report_names_the_first_failure_and_the_stopped_workers(self):
         outcome = self.job("[ $RANK = 1 ] && exit 3; exec sleep 600", workers=3)
         self.assertIn("ChildFailedError", outcome.err)
         self.assertIn(f"\n{self.folder}/worker FAILED\n", outcome.err)
@@ -82,12 +83,12 @@ class Reports(Failing):
         self.assertIn("\ntrain.py FAILED\n", self.run_job("train.py", status=1).err)
         self.assertIn("\nmodule FAILED\n", self.run_job("-m", "module", status=1).err)
 
-    def test_launch081_a_worker_killed_by_a_signal_is_told_with_its_name(self):
+    def test_launch081_a_worker_killed_by_a_signal_is_reported_with_its_name(self):
         _, root = self.fields(self.job("ulimit -c 0; kill -s SEGV $$").err)
         self.assertRegex(root["exitcode"], r"^-11 ")
         self.assertRegex(root["traceback"], r"^Signal 11 \(SIGSEGV\) received by PID \d+$")
 
-    def test_launch082_who_ends_well_when_told_to_is_not_in_the_report(self):
+    def test_launch082_a_worker_that_ends_with_0_after_sigterm_is_not_in_the_report(self):
         outcome = self.job(f'{self.first_fails_when_ready(2)} trap "exit 0" TERM; touch "$SEEN/$RANK"\n{REST}',
                            workers=2)
         self.assertEqual(self.codes(outcome.err), ({0: 3}, 0))
@@ -97,8 +98,8 @@ class Reports(Failing):
         worker = self.script('echo $$ > "$SEEN/$RANK.part"; mv "$SEEN/$RANK.part" "$SEEN/$RANK"\n'
                              'while [ ! -e "$SEEN/go$RANK" ]; do sleep 0.05; done; exit 3')
         job = self.launch("--nproc-per-node=4", "--no-python", worker, env={"OMP_NUM_THREADS": "1"})
-        self.wait_for_seen("0", "1", "2", "3")  # workers start in turn: with 3 there, the launcher watches the others
-        job.send_signal(signal.SIGSTOP)  # it sees nothing until all have ended, the last one first
+        self.wait_for_seen("0", "1", "2", "3")  # workers start in turn: with 3 running, the launcher watches the others
+        job.send_signal(signal.SIGSTOP)  # the launcher sees nothing until all have ended, the last one first
         try:
             for rank in ("2", "1", "0"):
                 (self.seen / f"go{rank}").touch()
@@ -110,12 +111,12 @@ class Reports(Failing):
         self.assertEqual((outcome.status, self.codes(outcome.err)), (1, ({0: 3, 1: 3, 2: 3, 3: -15}, 2)))
 
     def test_launch084_a_victims_error_file_does_not_make_it_the_cause(self):
-        # torchrun goes by the time in the file, and blames the victim.
+        # torchrun uses the time in the file, and names the victim.
         leave = self.leave(RECORDED)
         outcome = self.job(f"{self.first_fails_when_ready(2)} trap '{leave}' TERM; touch \"$SEEN/$RANK\"\n{REST}",
                            workers=2)
         self.assertEqual(self.codes(outcome.err), ({0: 3, 1: 1}, 0))
-        self.assertIn("ValueError: no such thing", outcome.err, "it is told all the same")
+        self.assertIn("ValueError: no such thing", outcome.err, "it is reported nevertheless")
 
     def test_launch085_a_recorded_exception_is_shown_as_a_trace_with_its_file(self):
         outcome = self.job(self.leave(RECORDED))
@@ -129,7 +130,7 @@ class Reports(Failing):
         borders = re.findall(r"(?m)^(?:=+|-+)$", self.job("exit 3").err)
         self.assertEqual([len(border) for border in borders], [60] * 4)
 
-    def test_what_a_worker_said_last_is_in_the_report(self):
+    def test_the_last_output_of_a_worker_is_in_the_report(self):
         self.assertIn("the real reason", self.job("echo first; echo 'the real reason' >&2; exit 3", "-r", "3").err)
 
     def test_the_report_comes_once_and_last(self):
@@ -168,7 +169,7 @@ class Restarts(Failing):
         self.assertEqual(sorted(pids), ["0.0", "0.1", "1.0", "1.1", "2.0", "2.1"])
         self.assertEqual(len(set(pids.values())), 6, pids)
 
-    def test_launch097_who_is_done_early_does_not_end_the_others(self):
+    def test_launch097_a_node_that_is_done_early_does_not_end_the_others(self):
         worker = self.script('echo $$ > "$SEEN/$RANK.part"; mv "$SEEN/$RANK.part" "$SEEN/$RANK"\n'
                              '[ $RANK = 0 ] && exit 0\n'
                              'while [ ! -e "$SEEN/go" ]; do sleep 0.05; done; touch "$SEEN/end$RANK"')
@@ -186,7 +187,7 @@ class Stopping(Failing):
     STUBBORN = f'trap \'date +%s.%N > "$SEEN/told"\' TERM; touch "$SEEN/$RANK"\n{REST}'
 
     def stubborn(self, *options, **more):
-        """How long a job takes whose second worker does not end when told to."""
+        """How long a job takes whose second worker does not end on SIGTERM."""
         began = time.monotonic()
         outcome = self.job(f"{self.first_fails_when_ready(2)}{self.STUBBORN}", *options, workers=2, **more)
         self.assertEqual(self.codes(outcome.err), ({0: 3, 1: -9}, 0))
@@ -194,7 +195,8 @@ class Stopping(Failing):
 
     def test_launch090_a_worker_that_ignores_sigterm_is_killed_after_30_seconds(self):
         self.stubborn()
-        # From the signal that it noted to the launcher's end, which its death is followed by: 30 s, give or take one.
+        # From the signal that the worker noted to the launcher's end, which follows the worker's death: 30 s, plus or
+        # minus one.
         took = time.time() - float((self.seen / "told").read_text(encoding="utf-8"))
         self.assertGreaterEqual(took, 29)
         self.assertLessEqual(took, 31)
@@ -229,36 +231,36 @@ class Stopping(Failing):
 
 
 class ErrorFileOfTheLauncher(Failing):
-    """It may itself be somebody's worker, with a place to tell its error."""
+    """The launcher may itself be a worker, with an error file."""
 
     def setUp(self):
         super().setUp()
         self.place = self.folder / "parents.json"
-        self.told = {"TORCHELASTIC_ERROR_FILE": str(self.place)}
+        self.reported = {"TORCHELASTIC_ERROR_FILE": str(self.place)}
 
     def content(self):
         return json.loads(self.place.read_text(encoding="utf-8"))
 
     def test_launch102_the_causes_error_is_passed_on_with_its_exit_code(self):
         self.place.write_text("what an earlier launcher left", encoding="utf-8")
-        self.job(self.leave(RECORDED | {"more": "kept"}, status=3), env=self.told)
+        self.job(self.leave(RECORDED | {"more": "kept"}, status=3), env=self.reported)
         expected = json.loads(json.dumps(RECORDED)) | {"more": "kept"}
         expected["message"]["errorCode"] = 3
         self.assertEqual(self.content(), expected)
 
     def test_launch103_a_worker_without_error_file_leaves_none_for_the_parent(self):
-        self.job("exit 3", env=self.told)
+        self.job("exit 3", env=self.reported)
         self.assertFalse(self.place.exists())
 
     def test_launch104_an_error_that_is_a_text_is_shown_and_copied_as_it_is(self):
         plain = {"message": "one line\n  and another", "timestamp": 1700000000}
-        outcome = self.job(self.leave(plain), env=self.told)
+        outcome = self.job(self.leave(plain), env=self.reported)
         self.assertIn("  traceback : one line\n  and another\n", outcome.err)
         self.assertEqual(self.content(), plain)
 
-    def test_launch105_a_launcher_that_was_stopped_tells_by_which_signal(self):
+    def test_launch105_a_stopped_launcher_names_the_signal(self):
         worker = self.script(f'touch "$SEEN/ready"\n{REST}')
-        job = self.launch("--no-python", worker, env=self.told)
+        job = self.launch("--no-python", worker, env=self.reported)
         self.wait_for_seen("ready")
         job.send_signal(signal.SIGTERM)
         self.assertEqual(self.ended(job).status, 1)
@@ -268,7 +270,7 @@ class ErrorFileOfTheLauncher(Failing):
         self.assertIn("py_callstack", message["extraInfo"])
 
     def test_a_job_that_ends_well_leaves_none(self):
-        self.job("exit 0", status=0, env=self.told)
+        self.job("exit 0", status=0, env=self.reported)
         self.assertFalse(self.place.exists())
 
 
@@ -283,27 +285,27 @@ class ReportsAsJson(Failing):
         return json.loads(self.path.read_text(encoding="utf-8"))
 
     def test_it_names_the_first_failure_and_all_others(self):
-        told = self.report("[ $RANK = 1 ] && exit 3; exec sleep 600", "--rdzv-id=job7", workers=3)
-        self.assertEqual((told["entry_point"], told["run_id"], told["restarts"]), (f"{self.folder}/worker", "job7", 0))
-        root = told["root_cause"]
+        reported = self.report("[ $RANK = 1 ] && exit 3; exec sleep 600", "--rdzv-id=job7", workers=3)
+        self.assertEqual((reported["entry_point"], reported["run_id"], reported["restarts"]), (f"{self.folder}/worker", "job7", 0))
+        root = reported["root_cause"]
         self.assertEqual((root["rank"], root["local_rank"], root["exitcode"], root["signal"]), (1, 1, 3, None))
         self.assertGreater(root["pid"], 0)
         self.assertRegex(root["time"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
-        self.assertEqual(sorted((one["rank"], one["exitcode"], one["signal"]) for one in told["failures"]),
+        self.assertEqual(sorted((one["rank"], one["exitcode"], one["signal"]) for one in reported["failures"]),
                          [(0, -15, "SIGTERM"), (1, 3, None), (2, -15, "SIGTERM")])
-        self.assertIn(root, told["failures"])
+        self.assertIn(root, reported["failures"])
 
     def test_it_has_the_workers_message_or_its_last_lines(self):
         self.assertIn("ValueError: no such thing", self.report(self.leave(RECORDED))["root_cause"]["message"])
-        said = self.report("echo 'the real reason' >&2; exit 3", "-r", "3", "--max-restarts=1")
-        self.assertIn("the real reason", said["root_cause"]["output"])
-        self.assertEqual(said["restarts"], 1)
+        printed = self.report("echo 'the real reason' >&2; exit 3", "-r", "3", "--max-restarts=1")
+        self.assertIn("the real reason", printed["root_cause"]["output"])
+        self.assertEqual(printed["restarts"], 1)
 
     def test_it_is_not_there_when_all_went_well(self):
         self.job("exit 0", "--failure-report", self.path, status=0)
         self.assertFalse(self.path.exists())
 
-    def test_a_signal_to_the_launcher_is_told_too(self):
+    def test_a_signal_to_the_launcher_is_reported_too(self):
         worker = self.script(f'touch "$SEEN/ready"\n{REST}')
         job = self.launch("--failure-report", self.path, "--no-python", worker)
         self.wait_for_seen("ready")
@@ -366,7 +368,7 @@ class Events(Failing):
         self.assertEqual(self.events(outcome.err)[-1]["metadata"]["agent_restarts"], 1)
 
     def test_launch143_an_unknown_sink_is_refused(self):
-        self.refused("--event-log-handler", "nope", "--no-python", self.witness(), status=1, says="nope")
+        self.refused("--event-log-handler", "nope", "--no-python", self.witness(), status=1, mentions="nope")
 
     def test_launch144_events_are_silenced_with_the_log_level(self):
         for level, count in (("WARNING", 0), ("INFO", 7)):
@@ -385,7 +387,7 @@ class Events(Failing):
 
     def test_a_file_that_cannot_be_written_is_refused_before_anything_starts(self):
         self.refused("--event-log-handler", f"file:{self.folder}/none/events", "--no-python", self.witness(), status=1,
-                     says=[f"{self.folder}/none/events"])
+                     mentions=[f"{self.folder}/none/events"])
 
     def test_a_full_disk_costs_the_events_and_not_the_job(self):
         outcome = self.job("exit 0", "--event-log-handler", "file:/dev/full", status=0)

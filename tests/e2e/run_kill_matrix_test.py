@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""The kill matrix of `muster run`: every kind of process, struck by SIGKILL, SIGTERM and SIGSTOP, at every stage of a job.
+"""The kill matrix of `muster run`: every kind of process receives SIGKILL, SIGTERM and SIGSTOP, at every stage of a
+job.
 
-Each cell of MATRIX says what is documented to come of it, and is played with real processes: a job of two nodes, near and
-other, with one worker each. In the end nothing of the job may be left. `--table` prints it for docs/guide/elastic-jobs.md."""
+Each cell of MATRIX has its documented outcome, and is played with real processes: a job of two nodes, near and other,
+with one worker each. In the end nothing of the job may be left. `--table` prints it for docs/guide/elastic-jobs.md."""
 
 import concurrent.futures
 import os
@@ -15,10 +16,10 @@ import unittest
 from fleet_of_agents import WORKER, Fleet, is_stopped, lives, until
 
 KILL, TERM, STOP = signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP
-AT_ONCE = 6  # cells; each waits most of its time
-A_WHILE_S = 1  # in which nothing is to happen
+AT_ONCE = 6  # cells; each mostly waits
+A_WHILE_S = 1  # how long nothing may happen
 
-# The outcome by name: the method that checks it, and the words for the document.
+# The outcome by name: the method that checks it, and the text for the document.
 OUTCOMES = {
     "begins_again": "the workers of all nodes restart; this costs the node a restart, or ends the job",
     "begins_alone": "its workers restart, which costs a restart; the node that had finished ends with 0",
@@ -97,7 +98,7 @@ def table():
     """The table of docs/guide/elastic-jobs.md."""
     lines = ["| Process | Stage | SIGKILL | SIGTERM | SIGSTOP |", "|---|---|---|---|---|"]
     for victim, stages in MATRIX.items():
-        alike = {}  # what comes of it, to the stages in which it does
+        alike = {}  # from an outcome to the stages that have it
         for stage, outcomes in stages.items():
             alike.setdefault(tuple(outcomes.get(number) for number in (KILL, TERM, STOP)), []).append(stage)
         for row, among in alike.items():
@@ -108,7 +109,7 @@ def table():
 
 
 class KillMatrix(Fleet):
-    """One cell: `stage_…` brings the job there, and `outcome_…` sees what comes of the strike."""
+    """One cell: `stage_…` brings the job there, and `outcome_…` checks the outcome."""
 
     def setUp(self):
         super().setUp()
@@ -116,7 +117,7 @@ class KillMatrix(Fleet):
         self.victim = self.stage = self.number = None
         self.nodes = "1:2"
         self.before = []  # workers of the time before the strike
-        self.met = -1  # and the round that both nodes were in then; on a slow machine, not their first
+        self.met = -1  # and the round that both nodes were in then; on a slow machine, not their first one
 
     def play(self, victim, stage, number, outcome):
         self.victim, self.stage, self.number = victim, stage, number
@@ -129,7 +130,7 @@ class KillMatrix(Fleet):
         print(f"{number.name} of {victim} in {stage}: {struck - began:.1f} s until then, {time.monotonic() - struck:.1f} s "
               "until all was over", flush=True)
 
-    # --- Who there is
+    # --- Processes
 
     @property
     def has_server(self):
@@ -137,13 +138,13 @@ class KillMatrix(Fleet):
 
     @property
     def grace(self):
-        """Where nothing else may end a worker that does not heed its signal, it is not ended."""
+        """If nothing else may end a worker that ignores its signal, the grace is long."""
         return "600" if self.number == KILL else "2"
 
     def node(self, *words, host=False, nodes=None):
         conf = {"join_timeout": "6"} if self.victim in ("host", "server") else {}
         if self.victim == "server that is started again":
-            conf = {"contact_timeout": "60"}  # However long this machine takes to start it.
+            conf = {"contact_timeout": "60"}  # Longer than any machine takes to start it.
         return self.agent("--verbose", "--max-restarts", "1", "--shutdown-timeout", self.grace, nodes=nodes or self.nodes,
                           host=host, conf=conf, words=words)
 
@@ -165,10 +166,10 @@ class KillMatrix(Fleet):
         return {"worker": worker.pid, "agent": self.near.pid, "host": self.near.pid,
                 "worker's child": (worker.children or [None])[0]}.get(self.victim) or self.server.pid
 
-    # --- Stages: each returns whom the signal is for
+    # --- Stages: each returns the process that receives the signal
 
     def stage_start(self):
-        """As early as there is somebody to be struck."""
+        """As early as the process exists."""
         if self.victim.startswith("server"):
             self.near, self.other = self.node(), self.node()
             self.server = self.serve(wait=False)
@@ -201,13 +202,13 @@ class KillMatrix(Fleet):
         if self.victim == "host":
             self.nodes = "3"
             self.start_both()
-            self.near.await_word("2 of 3 nodes are here")
-            self.other.await_word("2 of 3 nodes are here")
+            self.near.await_output("2 of 3 nodes are here")
+            self.other.await_output("2 of 3 nodes are here")
             return self.near.pid
         self.nodes = "2"
         self.start_server()
         self.near = self.node()
-        self.near.await_word("1 of 2 nodes are here")
+        self.near.await_output("1 of 2 nodes are here")
         return self.near.pid if self.victim == "agent" else self.server.pid
 
     def stage_run(self):
@@ -216,15 +217,15 @@ class KillMatrix(Fleet):
         return self.struck_pid(self.before[0])
 
     def stage_restart(self):
-        """The other's worker has failed; near's worker has been told to end, and does not."""
+        """The other's worker has failed; near's worker has received SIGTERM, and ignores it."""
         self.start_both("stubborn", "stray")
         self.meet()
         self.before[1].order("exit 3")
-        until(self.before[0].signals, "near's worker is told to end")
+        until(self.before[0].signals, "near's worker receives SIGTERM")
         return self.struck_pid(self.before[0])
 
     def stage_exit(self):
-        """The workers of one node are done: of the agent that is struck, else of the other one."""
+        """The workers of one node are done: of the agent that receives the signal, else of the other one."""
         self.start_both("parent")
         self.meet()
         done = self.before[1 if self.victim.startswith("worker") else 0]
@@ -233,7 +234,7 @@ class KillMatrix(Fleet):
         until(lambda: self.store(self.endpoint, "check", key)["value"], "one node is at the exit barrier")
         return self.struck_pid(self.before[0])
 
-    # --- What comes of it
+    # --- Outcomes
 
     def finish(self, *agents):
         for agent in agents:
@@ -242,7 +243,7 @@ class KillMatrix(Fleet):
 
     def assert_nothing_happens(self, *agents):
         rounds = [agent.round() for agent in agents]
-        time.sleep(A_WHILE_S)  # that nothing happens can only be seen in time
+        time.sleep(A_WHILE_S)  # only time can show that nothing happens
         self.assertEqual([agent.round() for agent in agents], rounds)
         self.assertEqual([agent.ended for agent in agents], [False] * len(agents))
 
@@ -253,7 +254,7 @@ class KillMatrix(Fleet):
         os.kill(pid, signal.SIGCONT)
 
     def outcome_begins_again(self, _):
-        until(lambda: re.search("begins again", self.near.said()), "near begins again")
+        until(lambda: re.search("begins again", self.near.printed()), "near begins again")
         workers = self.one_world(self.near, self.other, after=self.met)
         self.assertEqual([worker.restarts for worker in workers], [1, 0])
         self.finish(self.near, self.other)
@@ -335,7 +336,7 @@ class KillMatrix(Fleet):
         pair = [self.node(), self.node()]
         self.one_world(*pair)
         os.kill(pid, signal.SIGCONT)
-        self.near.await_word("a spare: ")
+        self.near.await_output("a spare: ")
         self.finish(*pair)
         self.assert_ends(0, self.near)
 
@@ -358,13 +359,13 @@ class KillMatrix(Fleet):
             self.near.end()
         for agent in (self.near, self.other) if self.has_server else (self.other,):
             self.assert_ends(1, agent)
-            agent.await_word("has been out of reach for|is lost")
+            agent.await_output("has been out of reach for|is lost")
             self.assertEqual([worker for worker in agent.all_workers() if worker.lives], [])
 
     def outcome_lost_rendezvous_done(self, _):
         self.assert_ends(0, self.near)
         self.assert_ends(1, self.other)
-        self.other.await_word("has been out of reach for")
+        self.other.await_output("has been out of reach for")
 
     def outcome_held_up(self, pid):
         self.let_go_on(pid)
@@ -430,7 +431,7 @@ def add_cells():
 
 
 class SeveralAtOnce(unittest.TestSuite):
-    """Cells wait for each other's silence if they are played one by one."""
+    """Played one by one, cells would mostly wait."""
 
     def run(self, result, debug=False):
         cases = list(self)

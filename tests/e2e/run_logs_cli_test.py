@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What becomes of workers' output under `muster run`: files, echo, prefixes, and that nothing is lost or torn."""
+"""The output of workers under `muster run`: files, echo, prefixes; nothing is lost or torn."""
 
 import collections
 import os
@@ -19,7 +19,7 @@ class Logs(Launching, unittest.TestCase):
         self.root = self.folder / "logs"
 
     def job(self, worker, *options, workers=1, **more):
-        """A job of `workers` that logs to self.root, with nothing of the launcher's own on stderr."""
+        """A job of `workers` that logs to self.root. The launcher itself may print nothing on stderr."""
         return self.run_job("--log-dir", self.root, f"--nproc-per-node={workers}", *options, "--no-python",
                             worker, **{"env": {"OMP_NUM_THREADS": "1"}, **more})
 
@@ -34,7 +34,7 @@ class Logs(Launching, unittest.TestCase):
                              '[ "$TORCHELASTIC_RESTART_COUNT" = 1 ]')
         outcome = self.job(worker, "--max-restarts=1", workers=2)
         run = self.run_directory(self.root)
-        # Of the first attempt, the second worker may have been ended before it spoke.
+        # In the first attempt, the second worker may have been ended before it printed anything.
         for line in outcome.out.splitlines():
             self.assertRegex(line, rf"^{re.escape(str(run))}/attempt_[01]/[01]/error\.json$")
         for rank in "01":
@@ -104,7 +104,7 @@ class Logs(Launching, unittest.TestCase):
         self.assertEqual(self.files(), {"attempt_0/0/stdout.log": b"out 0\n", "attempt_0/1/stdout.log": b"out 1\n",
                                         "attempt_0/1/stderr.log": b"err 1\n"})
 
-    def test_launch114_a_filter_chooses_who_is_echoed_and_all_have_files(self):
+    def test_launch114_a_filter_chooses_the_shown_workers_and_all_have_files(self):
         outcome = self.job(self.script(TWO_STREAMS), "-t", "3", "--local-ranks-filter", "1", workers=3)
         self.assertEqual((outcome.out, outcome.err), ("[default1]:out 1\n", "[default1]:err 1\n"))
         self.assertEqual(len(self.files()), 6)
@@ -170,8 +170,8 @@ class Logs(Launching, unittest.TestCase):
         for line in outcome.out.splitlines():
             whole = re.fullmatch(r"\[default(\d+)\]:worker (\d+) line (\d+) -{31} end", line)
             self.assertTrue(whole, f"torn: {line!r}")
-            rank, said, number = map(int, whole.groups())
-            self.assertEqual((rank, next_line[rank]), (said, number), "in the order in which they were written")
+            rank, printed, number = map(int, whole.groups())
+            self.assertEqual((rank, next_line[rank]), (printed, number), "in the order in which they were written")
             next_line[rank] += 1
         self.assertEqual(next_line, {rank: lines for rank in range(workers)})
         self.assertEqual([log.count(b"\n") for log in self.files().values()], [lines] * workers)
@@ -201,7 +201,7 @@ class Logs(Launching, unittest.TestCase):
         size = 3_000_000
         worker = self.script(f'head -c {size} /dev/zero | tr "\\0" x | fold -w 99')
         job = self.launch("--log-dir", self.root, "-t", "1", "--no-python", worker)
-        # The worker does not wait for whoever reads: nothing is read until all has been written.
+        # The worker does not wait for a reader: nothing is read until all has been written.
         eventually(lambda: sum(log.count(b"x") for log in self.logs_so_far()) == size, "the worker has written all")
         outcome = self.ended(job)
         self.assertEqual((outcome.status, outcome.out.count("x")), (0, size))

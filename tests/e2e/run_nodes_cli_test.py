@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Several launchers as nodes of one job: ranks, rounds, who is told what. Numbers are items of the launcher's checklist."""
+"""Several launchers as nodes of one job: ranks, rounds, notices. Numbers are items of the launcher's checklist."""
 
 import itertools
 import json
@@ -19,7 +19,7 @@ LAST_MEMBER = "torchelastic/agent/terminal_state/last_member"
 
 
 class Job(Fleet):
-    """Ways to look at a job of several nodes."""
+    """Helpers for a job of several nodes."""
 
     @property
     def prefix(self):
@@ -61,9 +61,9 @@ class RanksOfStaticNodes(StaticJob):
 
     def test_launch070_a_range_of_static_nodes_means_its_upper_end(self):
         nodes = [self.agent("--node-rank", str(rank), nodes="1:4") for rank in range(3)]
-        nodes[0].await_word("1 of 4 nodes are here")
+        nodes[0].await_output("1 of 4 nodes are here")
         for node in nodes[1:]:
-            node.await_word("round 0 is complete with 4 nodes; waiting for their ranks")
+            node.await_output("round 0 is complete with 4 nodes; waiting for their ranks")
         self.assertEqual([node.all_workers() for node in nodes], [[], [], []])
         nodes.append(self.agent("--node-rank", "3", nodes="1:4"))
         self.assertEqual(self.ranks(*nodes), [[0], [1], [2], [3]])
@@ -134,7 +134,7 @@ class FailuresOfStaticNodes(StaticJob):
         self.assert_ends(1, nodes[1])
         workers[0].order("exit 0")
         self.assert_ends(0, nodes[0])
-        nodes[0].await_word("does not know after 1 s")
+        nodes[0].await_output("does not know after 1 s")
 
 
 class SharedStateJob(Job):
@@ -146,20 +146,20 @@ class SharedStateJob(Job):
 class C10dNodes(SharedStateJob):
     def test_launch075_they_are_ordered_by_the_text_of_their_addresses_and_then_by_pid(self):
         self.serve()
-        # Started in this order, so that only the texts can make it another: 127.0.0.10 before 127.0.0.9.
+        # Started in this order, so that only an order by text differs: 127.0.0.10 before 127.0.0.9.
         nodes = [self.agent("--local-addr", f"127.0.0.{last}", nodes="3", host=False) for last in (9, 10, 10)]
         self.assertEqual([worker["GROUP_RANK"] for node in nodes for worker in node.workers()],
                          ["2", *("0", "1")[::1 if nodes[1].pid < nodes[2].pid else -1]])
         self.assertEqual({node.worker()["MASTER_ADDR"] for node in nodes}, {"127.0.0.10"})
         self.finish(*nodes)
 
-    def test_launch076_a_node_rank_has_no_effect_and_a_warning_says_so(self):
+    def test_launch076_a_node_rank_has_no_effect_and_causes_a_warning(self):
         first = self.agent("--node-rank", "1", nodes="2")
         second = self.agent("--node-rank", "0", nodes="2")
         by_pid = sorted((first, second), key=lambda agent: agent.pid)
         self.assertEqual(self.ranks(*by_pid), [[0], [1]])
         for agent in (first, second):
-            agent.await_word("--node-rank has no effect")
+            agent.await_output("--node-rank has no effect")
         self.finish(first, second)
 
     def test_launch071_launch073_different_sizes_and_what_the_store_has_of_them(self):
@@ -169,10 +169,10 @@ class C10dNodes(SharedStateJob):
             ranks = [worker.rank for worker in one]
             self.assertEqual(ranks, list(range(ranks[0], ranks[0] + len(one))))
         self.assertEqual(sorted(worker.rank for one in workers for worker in one), list(range(6)))
-        told = [json.loads(self.value(ROLE_INFO.format(rank))) for rank in range(3)]
-        self.assertEqual(sorted(one["local_world_size"] for one in told), [1, 2, 3])
-        self.assertEqual([(one["role"], one["rank"]) for one in told], [("default", rank) for rank in range(3)])
-        before = [0, *itertools.accumulate(one["local_world_size"] for one in told)]
+        reported = [json.loads(self.value(ROLE_INFO.format(rank))) for rank in range(3)]
+        self.assertEqual(sorted(one["local_world_size"] for one in reported), [1, 2, 3])
+        self.assertEqual([(one["role"], one["rank"]) for one in reported], [("default", rank) for rank in range(3)])
+        before = [0, *itertools.accumulate(one["local_world_size"] for one in reported)]
         self.assertEqual([json.loads(self.value(ASSIGNED.format(rank))) for rank in range(3)],
                          [[before[rank], 6, before[rank], 6] for rank in range(3)])
         self.finish(*nodes)
@@ -180,10 +180,10 @@ class C10dNodes(SharedStateJob):
     def test_launch077_one_of_one_or_two_nodes_begins_after_the_last_call(self):
         agent = self.agent("--verbose", nodes="1:2", conf={"last_call_timeout": "2"}, words=("mortal",))
         self.assert_ends(0, agent)
-        took = int(agent.await_word(r"round 0: 1 node, 1 worker, formed in (\d+) ms").group(1))
+        took = int(agent.await_output(r"round 0: 1 node, 1 worker, formed in (\d+) ms").group(1))
         self.assertGreaterEqual(took, 1900)
 
-    def test_launch078_when_all_are_here_nobody_waits_for_the_last_call(self):
+    def test_launch078_when_all_are_here_the_last_call_ends(self):
         nodes = [self.agent(nodes="2", conf={"last_call_timeout": "600"}) for _ in range(2)]
         self.assertEqual(sorted(self.ranks(*nodes)), [[0], [1]])
         self.finish(*nodes)
@@ -197,7 +197,7 @@ class C10dNodes(SharedStateJob):
 
 
 class Scenarios:
-    """What holds with either backend that lets nodes come and go."""
+    """Scenarios for both backends in which nodes can come and go."""
 
     def two(self, *options, nodes="2", **more):
         return [self.agent(*options, nodes=nodes, host=False, **more) for _ in range(2)]
@@ -223,10 +223,10 @@ class Scenarios:
         self.assertEqual(sorted(worker.rank for worker in after), [0, 1, 2])
         self.assertEqual({(worker["WORLD_SIZE"], worker.restarts) for worker in after}, {("3", 0)})
         for node in nodes:
-            node.await_word(r"round 1: 3 nodes, 3 workers, formed in \d+ ms, 0 restarts left")
+            node.await_output(r"round 1: 3 nodes, 3 workers, formed in \d+ ms, 0 restarts left")
         self.finish(*nodes)
 
-    def test_launch094_a_final_failure_closes_the_rendezvous_for_those_who_come_later(self):
+    def test_launch094_a_final_failure_closes_the_rendezvous_for_later_nodes(self):
         self.serve()
         failing, other = self.two()
         worker = failing.worker()
@@ -234,12 +234,12 @@ class Scenarios:
         worker.order("exit 3")
         self.assert_ends(1, failing, other)
         for agent in (failing, other):
-            self.assertRegex(agent.said(), rf"rank {worker.rank} \(local rank 0, pid {worker.pid}\) .* failed first: "
+            self.assertRegex(agent.printed(), rf"rank {worker.rank} \(local rank 0, pid {worker.pid}\) .* failed first: "
                                            r"exit code 3")
-            self.assertEqual(agent.said().count("Root Cause"), 1)
+            self.assertEqual(agent.printed().count("Root Cause"), 1)
         late = self.agent(nodes="2", host=False)
         self.assert_ends(1, late)
-        late.await_word("closed")
+        late.await_output("closed")
         self.assertEqual(late.all_workers(), [])
 
     def test_a_worker_that_wrote_its_error_file_first_is_the_cause_on_all_nodes_though_it_ends_later(self):
@@ -252,17 +252,17 @@ class Scenarios:
             path.write_text(json.dumps({"message": f"of rank {worker.rank}"}), encoding="utf-8")
             os.utime(path, (when, when))
         victim.order("exit 3")
-        until(lambda: FIRST_FAILURE in self.keys(), "the end that was seen first is told")
+        until(lambda: FIRST_FAILURE in self.keys(), "the end that was seen first is reported")
         culprit.order("exit 4")
-        until(lambda: json.loads(self.value(FIRST_FAILURE))["rank"] == culprit.rank, "the earlier error file is told")
+        until(lambda: json.loads(self.value(FIRST_FAILURE))["rank"] == culprit.rank, "the earlier error file is reported")
         stubborn.order("exit 0")
         self.assert_ends(1, failing, other)
         for agent in (failing, other):
-            self.assertIn(f"rank {culprit.rank} (local rank 0, pid {culprit.pid})", agent.said())
-            cause = agent.said().split("Root Cause (first observed failure):")
-            self.assertEqual(len(cause), 2, agent.said())
+            self.assertIn(f"rank {culprit.rank} (local rank 0, pid {culprit.pid})", agent.printed())
+            cause = agent.printed().split("Root Cause (first observed failure):")
+            self.assertEqual(len(cause), 2, agent.printed())
             self.assertIn(f"traceback : of rank {culprit.rank}\n", cause[1])
-            self.assertEqual(agent.said().count(f"of rank {culprit.rank}\n"), 1, agent.said())
+            self.assertEqual(agent.printed().count(f"of rank {culprit.rank}\n"), 1, agent.printed())
 
     def test_launch100_what_one_attempt_left_in_the_default_store_the_next_does_not_find(self):
         self.serve()
@@ -275,7 +275,7 @@ class Scenarios:
         self.finish(*nodes)
 
     def assert_exit_keys(self):
-        """What is left of the barrier when all have ended."""
+        """The keys that the exit barrier has left when all have ended."""
         self.assertEqual(self.store(self.endpoint, "add", self.prefix + NUM_MEMBERS, "0")["value"], 2)
         self.assertIn(LAST_MEMBER, self.keys())
 
@@ -312,14 +312,14 @@ class Scenarios:
         worker.order("exit 0")
         late.end()
 
-    def test_who_is_missing_is_said_while_they_wait(self):
+    def test_missing_nodes_are_named_while_others_wait(self):
         self.serve()
         first = self.agent(nodes="2", host=False)
-        first.await_word(r"muster: round 0: 1 of 2 nodes are here.*, 1 more is needed; gives up in \d+ s\n")
+        first.await_output(r"muster: round 0: 1 of 2 nodes are here.*, 1 more is needed; gives up in \d+ s\n")
         second = self.agent("--quiet", nodes="2", host=False)
         self.finish(first, second)
-        first.await_word(r"muster: round 0: 2 nodes, 2 workers, formed in \d+ ms, 0 restarts left\n")
-        self.assertEqual(second.said(), "", "--quiet")
+        first.await_output(r"muster: round 0: 2 nodes, 2 workers, formed in \d+ ms, 0 restarts left\n")
+        self.assertEqual(second.printed(), "", "--quiet")
 
 
 class WithTheCoordinator(Scenarios, Job):
@@ -327,7 +327,8 @@ class WithTheCoordinator(Scenarios, Job):
         until(lambda: not self.keys(), "the keys of the round are gone with its last node")
 
     def three_of_two_or_three(self, chosen):
-        """Three nodes in one world that needs two. The one whose worker is chosen, the others, and the worker of each."""
+        """Three nodes in one world that needs two. Returns the one whose worker is chosen, the others, and the worker
+        of each."""
         self.serve()
         nodes = [self.agent(nodes="2:3", host=False) for _ in range(3)]
         before = dict(zip(nodes, self.one_world(*nodes)))
@@ -340,10 +341,10 @@ class WithTheCoordinator(Scenarios, Job):
         began = time.monotonic()
         lost.send(number)
         until(lambda: all(before[node].signals() for node in survivors), "survivors stop their workers")
-        heard = time.monotonic() - began
+        received = time.monotonic() - began
         after = [node.worker(but=before.values()) for node in survivors]
         formed = time.monotonic() - began
-        print(f"{number.name}: workers were stopped {heard:.2f} s after the loss, new ones ran after {formed:.2f} s; "
+        print(f"{number.name}: workers were stopped {received:.2f} s after the loss, new ones ran after {formed:.2f} s; "
               f"allowed are {bound:g} s")
         self.assertLess(formed, bound)
         self.assertEqual(sorted(worker.rank for worker in after), [0, 1])
@@ -364,7 +365,7 @@ class WithTheCoordinator(Scenarios, Job):
         self.finish(*survivors)
 
     def test_launch154_a_node_that_falls_silent_is_followed_by_a_new_round_in_time(self):
-        """Nothing closes its connection: only its missing heartbeats tell."""
+        """Nothing closes its connection: only missing heartbeats show it."""
         lost, survivors, before = self.three_of_two_or_three(lambda worker: worker["GROUP_RANK"] == "1")
         self.form_again_in_time(lost, survivors, before, signal.SIGSTOP)
         self.finish(*survivors)
@@ -388,7 +389,7 @@ class WithTheCoordinator(Scenarios, Job):
         for member in members:
             member.worker()
         spare = self.agent(nodes="2", host=False)
-        spare.await_word("a spare: ")
+        spare.await_output("a spare: ")
         self.assertEqual(spare.all_workers(), [])
         self.finish(*members)
         self.assert_ends(0, spare)
@@ -398,7 +399,7 @@ class WithTheCoordinator(Scenarios, Job):
         members = self.two()
         before = [member.worker() for member in members]
         spare = self.agent(nodes="2", host=False)
-        spare.await_word("a spare: ")
+        spare.await_output("a spare: ")
         members[0].process.kill()
         after = [members[1].worker(but=before), spare.worker()]
         self.assertEqual({(worker["WORLD_SIZE"], worker.restarts) for worker in after}, {("2", 0)})
@@ -409,19 +410,19 @@ class WithTheCoordinator(Scenarios, Job):
         self.assertEqual(sorted(itertools.chain(*self.ranks(*nodes, count=2))), list(range(6)))
         self.finish(*nodes)
 
-    def test_a_restart_says_how_many_are_left(self):
+    def test_a_restart_reports_how_many_are_left(self):
         agent = self.agent("--max-restarts", "2", host=True)
         before = agent.worker()
         before.order("exit 3")
         again = agent.worker(but=[before])
-        agent.await_word(r"begins again: worker 0 ended with status 3\n")
-        agent.await_word(r"round 1: 1 node, 1 worker, formed in \d+ ms, 1 restart left\n")
+        agent.await_output(r"begins again: worker 0 ended with status 3\n")
+        agent.await_output(r"round 1: 1 node, 1 worker, formed in \d+ ms, 1 restart left\n")
         again.order("exit 0")
         self.assert_ends(0, agent)
 
 
 class WithASharedState(Scenarios, SharedStateJob):
-    def test_launch127_after_a_signal_others_go_on_and_the_node_may_come_back(self):
+    def test_launch127_after_a_signal_others_continue_and_the_node_may_come_back(self):
         self.serve()
         leaving, staying = self.two(nodes="1:2")
         before = self.one_world(leaving, staying)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`muster run`'s command line on one node: what is run, what is refused, and with which status."""
+"""`muster run`'s command line on one node: what runs, what is refused, and with which status."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ from ports import free_port
 
 LEGACY = (MUSTER, "launch")
 
-# torchrun's, with the two that it has, or may have, since 2.12.
+# torchrun's options, with the two that it has, or may have, since 2.12.
 OPTIONS = """
     nnodes nproc-per-node rdzv-backend rdzv-endpoint rdzv-id rdzv-conf standalone max-restarts monitor-interval
     start-method event-log-handler role module no-python run-path log-dir redirects tee local-ranks-filter
@@ -36,7 +36,7 @@ def can_bind(host):
 
 
 class Options(Launching, unittest.TestCase):
-    """Workers are witnesses: they write down what they were given."""
+    """Workers write down their environment and arguments."""
 
     def workers_of(self, *options, **more):
         return len(self.environments(*options, **more))
@@ -44,7 +44,7 @@ class Options(Launching, unittest.TestCase):
     # --- help and usage ---------------------------------------------------------------------------
 
     def test_launch001_without_arguments_there_is_a_usage_line_and_status_2(self):
-        self.refused(status=2, says="script")
+        self.refused(status=2, mentions="script")
         self.assertEqual(os.listdir(self.temporary), [])
 
     def test_launch002_help_is_on_stdout_and_makes_nothing(self):
@@ -56,15 +56,15 @@ class Options(Launching, unittest.TestCase):
                 self.assertRegex(shown.out, rf"(?m)^  (-\w, )?--{option}\b", "every option has a line of its own")
         self.assertLessEqual(max(map(len, shown.out.splitlines())), 100, "it fits a terminal")
         self.assertIn("Exit status:", shown.out)
-        self.assertIn("muster run --standalone", shown.out, "an example says more than a table")
+        self.assertIn("muster run --standalone", shown.out, "the help has an example")
         self.assertEqual(os.listdir(self.temporary) + os.listdir(self.here), [])
 
-    def test_help_of_the_older_entry_tells_its_own_option(self):
+    def test_help_of_the_older_entry_names_its_own_option(self):
         self.assertIn("--use-env", self.run_job("--help", program=LEGACY).out)
         self.assertNotIn("--use-env", self.run_job("--help").out)
 
     def test_launch003_an_unknown_option_is_a_usage_error(self):
-        self.refused("--nope", "--no-python", self.witness(), status=2, says="--nope")
+        self.refused("--nope", "--no-python", self.witness(), status=2, mentions="--nope")
 
     def test_launch006_a_clear_beginning_of_a_name_is_enough(self):
         outcome = self.run_job("--redirect=3", "--no-python", self.witness())
@@ -72,7 +72,7 @@ class Options(Launching, unittest.TestCase):
         self.assertEqual(self.logs()["attempt_0/0/stdout.log"], b"worker ran\n")
 
     def test_launch007_an_ambiguous_beginning_is_a_usage_error(self):
-        self.refused("--nproc", "2", "--no-python", self.witness(), status=2, says="--nproc")
+        self.refused("--nproc", "2", "--no-python", self.witness(), status=2, mentions="--nproc")
         self.assertEqual(self.workers_of("--nproc-per", "2"), 2)
 
     # --- how many ---------------------------------------------------------------------------------
@@ -93,40 +93,40 @@ class Options(Launching, unittest.TestCase):
 
     def test_launch014_a_number_of_workers_has_to_be_one(self):
         for number in ("0", "-1", "foo"):
-            self.refused(f"--nproc-per-node={number}", "--no-python", self.witness(), status=1, says=["nproc", number])
+            self.refused(f"--nproc-per-node={number}", "--no-python", self.witness(), status=1, mentions=["nproc", number])
 
     @unittest.skipIf(has_accelerator(), "this machine has an accelerator")
     def test_launch015_gpu_without_a_gpu_is_refused(self):
-        self.refused("--nproc-per-node=gpu", "--no-python", self.witness(), status=1, says="no GPU")
+        self.refused("--nproc-per-node=gpu", "--no-python", self.witness(), status=1, mentions="no GPU")
 
     @unittest.skipIf(has_accelerator(), "this machine has an accelerator")
     def test_launch016_auto_without_accelerators_is_one_worker_for_each_cpu(self):
         self.assertEqual(self.workers_of("--nproc-per-node=auto"), os.sysconf("SC_NPROCESSORS_ONLN"))
 
-    def test_launch017_cpu_does_not_mind_the_launchers_affinity(self):
+    def test_launch017_cpu_ignores_the_launchers_affinity(self):
         one = min(os.sched_getaffinity(0))
         started = self.workers_of("--nproc-per-node=cpu", preexec_fn=lambda: os.sched_setaffinity(0, {one}))
         self.assertEqual(started, os.sysconf("SC_NPROCESSORS_ONLN"))
 
     def test_launch013_a_number_of_nodes_has_to_be_one(self):
         for nodes in ("1:2:3", "2:1", "0", "a"):
-            self.refused(f"--nnodes={nodes}", "--no-python", self.witness(), status=1, says=["--nnodes", nodes])
+            self.refused(f"--nnodes={nodes}", "--no-python", self.witness(), status=1, mentions=["--nnodes", nodes])
 
     # --- typed values and variables ---------------------------------------------------------------
 
     def test_launch010_restarts_are_a_number_from_0_on(self):
-        self.refused("--max-restarts=a", "--no-python", self.witness(), status=2, says=["--max-restarts", "a"])
-        self.refused("--max-restarts=-1", "--no-python", self.witness(), status=1, says=["--max-restarts", "-1"])
+        self.refused("--max-restarts=a", "--no-python", self.witness(), status=2, mentions=["--max-restarts", "a"])
+        self.refused("--max-restarts=-1", "--no-python", self.witness(), status=1, mentions=["--max-restarts", "-1"])
 
     def test_launch011_choices_are_demanded_of_the_command_line_only(self):
-        self.refused("--start-method=foo", "--no-python", self.witness(), status=2, says=["--start-method", "spawn"])
+        self.refused("--start-method=foo", "--no-python", self.witness(), status=2, mentions=["--start-method", "spawn"])
         self.assertEqual(self.workers_of(env={"PET_START_METHOD": "foo"}), 1)
 
     def test_launch012_a_numa_binding_is_one_of_four(self):
-        self.refused("--numa-binding=foo", "--no-python", self.witness(), status=2, says=["--numa-binding", "socket"])
+        self.refused("--numa-binding=foo", "--no-python", self.witness(), status=2, mentions=["--numa-binding", "socket"])
 
     def test_launch018_a_monitor_interval_of_0_is_refused(self):
-        self.refused("--monitor-interval=0", "--no-python", self.witness(), status=1, says="--monitor-interval")
+        self.refused("--monitor-interval=0", "--no-python", self.witness(), status=1, mentions="--monitor-interval")
 
     def test_launch019_a_variable_stands_in_and_the_command_line_goes_before_it(self):
         variable = {"PET_NPROC_PER_NODE": "2"}
@@ -140,10 +140,10 @@ class Options(Launching, unittest.TestCase):
 
     def test_launch021_a_flags_variable_that_is_no_number_is_refused(self):
         for options in ((), ("--module",)):
-            self.refused(*options, "x", env={"PET_MODULE": "x"}, status=1, says=["PET_MODULE", "x"])
+            self.refused(*options, "x", env={"PET_MODULE": "x"}, status=1, mentions=["PET_MODULE", "x"])
 
     def test_launch022_a_typed_variable_that_cannot_be_read_is_a_usage_error(self):
-        self.refused("--no-python", self.witness(), env={"PET_MAX_RESTARTS": "x"}, status=2, says="PET_MAX_RESTARTS")
+        self.refused("--no-python", self.witness(), env={"PET_MAX_RESTARTS": "x"}, status=2, mentions="PET_MAX_RESTARTS")
 
     def test_launch023_the_plug_in_of_logs_has_no_variable(self):
         self.assertEqual(self.workers_of(env={"PET_LOGS_SPECS": "zzz"}), 1)
@@ -152,21 +152,21 @@ class Options(Launching, unittest.TestCase):
 
     def test_launch024_a_configuration_that_is_no_list_of_pairs_is_refused(self):
         for pairs in ("a", "=1", "a=1,"):
-            self.refused(f"--rdzv-conf={pairs}", "--no-python", self.witness(), status=1, says="--rdzv-conf")
+            self.refused(f"--rdzv-conf={pairs}", "--no-python", self.witness(), status=1, mentions="--rdzv-conf")
 
     def test_launch025_blanks_around_pairs_do_not_count(self):
         self.assertEqual(self.workers_of("--rdzv-conf", " a = 1 , b=2=3"), 1)
 
     def test_launch026_a_pair_cannot_stand_for_an_option(self):
-        self.refused("--rdzv-conf=backend=x", "--no-python", self.witness(), status=1, says="backend")
+        self.refused("--rdzv-conf=backend=x", "--no-python", self.witness(), status=1, mentions="backend")
 
     def test_launch027_an_unknown_backend_is_refused(self):
-        self.refused("--rdzv-backend=nope", "--no-python", self.witness(), status=1, says=["nope", "c10d"])
+        self.refused("--rdzv-backend=nope", "--no-python", self.witness(), status=1, mentions=["nope", "c10d"])
 
     def test_launch028_launch029_an_endpoint_without_a_port_that_can_be_is_refused(self):
         for backend, endpoint in (("static", "localhost"), ("static", "h:99999"), ("c10d", "h:99999")):
             self.refused(f"--rdzv-backend={backend}", f"--rdzv-endpoint={endpoint}", "--no-python", self.witness(),
-                         status=1, says=["--rdzv-endpoint", endpoint])
+                         status=1, mentions=["--rdzv-endpoint", endpoint])
 
     def test_launch030_brackets_are_taken_off_a_master_address(self):
         skip_or_fail("" if socket.has_ipv6 and can_bind("::1") else "this machine has no address ::1",
@@ -187,7 +187,7 @@ class Options(Launching, unittest.TestCase):
         self.assertRegex(run_id, r"^\d{30,39}$")
         self.assertIn("--rdzv-id", outcome.err)
 
-    def test_launch038_standalone_overrides_what_was_said_about_meeting(self):
+    def test_launch038_standalone_overrides_the_options_of_the_rendezvous(self):
         seen = self.environments("--standalone", "--rdzv-backend=c10d", "--rdzv-endpoint=name.invalid:1",
                                  "--rdzv-id=mine")[0]
         self.assertEqual(str(uuid.UUID(seen["TORCHELASTIC_RUN_ID"])), seen["TORCHELASTIC_RUN_ID"])
@@ -195,25 +195,25 @@ class Options(Launching, unittest.TestCase):
     # --- logs -------------------------------------------------------------------------------------
 
     def test_launch032_a_module_needs_python(self):
-        self.refused("--no-python", "--module", "x", status=1, says=["--no-python", "--module"])
+        self.refused("--no-python", "--module", "x", status=1, mentions=["--no-python", "--module"])
 
     def test_launch033_streams_are_chosen_by_digits(self):
-        # Above 9, a rank is more than torchrun can name. Here it is a rank like any other.
+        # torchrun cannot name a rank above 9. Here it is a rank like any other.
         for spec in ("0", "1", "2", "3", "0:1,1:2", "10:1"):
             with self.subTest(spec):
                 self.assertEqual(self.workers_of("-r", spec, "--nproc-per-node=2"), 2)
         for path in self.seen.iterdir():
             path.unlink()
         for spec in ("4", "0:1,", "0:4", ""):
-            self.refused("-r", spec, "--no-python", self.witness(), status=1, says="--redirects")
+            self.refused("-r", spec, "--no-python", self.witness(), status=1, mentions="--redirects")
 
     def test_launch034_a_filter_of_ranks_is_a_list_of_numbers(self):
-        self.refused("--local-ranks-filter=a", "--no-python", self.witness(), status=1, says="--local-ranks-filter")
+        self.refused("--local-ranks-filter=a", "--no-python", self.witness(), status=1, mentions="--local-ranks-filter")
 
     def test_launch035_a_log_directory_that_is_a_file_is_refused(self):
         taken = self.folder / "taken"
         taken.touch()
-        self.refused("--log-dir", taken, "--no-python", self.witness(), status=1, says=["--log-dir", str(taken)])
+        self.refused("--log-dir", taken, "--no-python", self.witness(), status=1, mentions=["--log-dir", str(taken)])
 
     def test_launch036_parents_of_a_log_directory_are_made(self):
         self.run_job("--log-dir", "a/b/c", "--no-python", self.witness())
@@ -237,8 +237,8 @@ class Options(Launching, unittest.TestCase):
         self.assertEqual(outcome.err.count("SIGFOO"), 1, outcome.err)
         self.assertTrue((self.seen / "told").exists())
 
-    def test_launch039_a_signal_that_nobody_can_handle_is_refused(self):
-        self.refused("--signals-to-handle=SIGTERM,SIGKILL", "--no-python", self.witness(), status=1, says="SIGKILL")
+    def test_launch039_a_signal_that_cannot_be_handled_is_refused(self):
+        self.refused("--signals-to-handle=SIGTERM,SIGKILL", "--no-python", self.witness(), status=1, mentions="SIGKILL")
 
     # --- the command ------------------------------------------------------------------------------
 
@@ -253,7 +253,7 @@ class Options(Launching, unittest.TestCase):
         self.run_job("--no-python", self.witness(), "--", "x")
         self.assertEqual(self.seen_words(), ["x"])
 
-    def test_launch041_launch047_a_script_is_run_by_python_unbuffered_and_given_its_words_only(self):
+    def test_launch041_launch047_a_script_is_run_by_python_unbuffered_with_its_arguments_only(self):
         worker = self.python_script("import sys; print(sys.orig_argv[1:], sys.argv)")
         self.assertEqual(self.run_job(worker, "a", "b").out,
                          f"{['-u', str(worker), 'a', 'b']} {[str(worker), 'a', 'b']}\n")
@@ -276,7 +276,7 @@ class Options(Launching, unittest.TestCase):
         self.assertEqual(self.run_job("--no-python", "echo", "hi", "*", ";", "`x`").out, "hi * ; `x`\n")
 
     def test_launch045_a_program_that_is_not_there_is_refused(self):
-        self.refused("--no-python", "nosuch", status=1, says="nosuch")
+        self.refused("--no-python", "nosuch", status=1, mentions="nosuch")
 
     def test_launch046_macros_in_arguments(self):
         words = ["${local_rank}", "$local_rank", "a${local_rank}b", "$local_rankx", "$1", "$", "$$", "a$$b"]
@@ -285,11 +285,11 @@ class Options(Launching, unittest.TestCase):
             self.assertEqual(self.seen_words(rank),
                              [rank, rank, f"a{rank}b", "$local_rankx", "$1", "$", "$", "a$b"])
 
-    def test_launch048_the_older_entry_tells_the_local_rank_by_an_argument(self):
-        worker = self.python_script("import sys; sys.stdout.write(' '.join(sys.argv[1:]) + '\\n')")  # in one piece
-        told = self.run_job("--nproc-per-node=2", worker, "a", program=LEGACY)
-        self.assertEqual(sorted(told.out.splitlines()), ["--local-rank=0 a", "--local-rank=1 a"])
-        self.assertIn("deprecated", told.err)
+    def test_launch048_the_older_entry_passes_the_local_rank_as_an_argument(self):
+        worker = self.python_script("import sys; sys.stdout.write(' '.join(sys.argv[1:]) + '\\n')")  # as one argument
+        reported = self.run_job("--nproc-per-node=2", worker, "a", program=LEGACY)
+        self.assertEqual(sorted(reported.out.splitlines()), ["--local-rank=0 a", "--local-rank=1 a"])
+        self.assertIn("deprecated", reported.err)
         self.assertEqual(self.run_job("--use-env", worker, "a", program=LEGACY).out, "a\n")
         self.assertEqual(self.run_job("--use_env", worker, "a", program=LEGACY).out, "a\n")
         self.run_job("--no-python", "--use-env", self.witness(), "a", program=LEGACY)
@@ -299,7 +299,7 @@ class Options(Launching, unittest.TestCase):
         refusal = self.run_job("--no-python", self.witness(), program=LEGACY, status=1)
         self.assertIn("--use-env", refusal.err)
         self.assertEqual(os.listdir(self.seen), [])
-        self.refused("--use-env", "x", status=2, says="--use-env")  # only there
+        self.refused("--use-env", "x", status=2, mentions="--use-env")  # only there
 
     def test_under_torchruns_name_the_program_is_torchrun(self):
         link = self.folder / "torchrun"
@@ -308,12 +308,12 @@ class Options(Launching, unittest.TestCase):
         self.refused(program=(link,), status=2)
         self.run_job("--nproc-per-node=2", "--no-python", self.witness(), "run", program=(link,))
         self.assertEqual(self.seen_words(1), ["run"])
-        # Found on the PATH, as a job's script has it.
+        # Found on the PATH, as in a job's script.
         by_name = self.run_job("--no-python", "echo", "found", program=("torchrun",),
                                env={"PATH": f"{self.folder}:{os.environ['PATH']}"}, executable=link)
         self.assertEqual(by_name.out, "found\n")
 
-    def test_launch149_the_interpreter_beside_the_program_goes_before_all_others(self):
+    def test_launch149_the_interpreter_next_to_the_program_goes_before_all_others(self):
         environment = self.folder / "environment" / "bin"
         environment.mkdir(parents=True)
         (environment / "torchrun").symlink_to(MUSTER)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Signals to a launcher, and what becomes of its workers. Numbers are items of the launcher's checklist."""
+"""Signals to a launcher, and their effect on its workers. Numbers are items of the launcher's checklist."""
 
 import fcntl
 import os
@@ -17,7 +17,7 @@ from needs import skip_or_fail
 
 HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
-# Holds on to a process: when that is killed, its parent does not hear of it until this one has ended.
+# Holds on to a process: when that is killed, its parent is not notified until this one has ended.
 HOLDER = """
 import ctypes, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -29,7 +29,7 @@ sys.stdin.read()
 
 
 class Alone(Fleet):
-    """A job of one node that meets nobody."""
+    """A job of one node."""
 
     BACKEND = None
 
@@ -55,7 +55,7 @@ class Signalled(Alone):
                 self.assert_ends(1, agent)
                 for worker in workers:
                     self.assertEqual(worker.signals(), [number.name])
-                agent.await_word(f"signal {number.value} came|{number.name} came")
+                agent.await_output(f"signal {number.value} came|{number.name} came")
                 self.assert_nothing_left()
 
     def test_launch123_it_reaches_the_whole_group_of_a_worker(self):
@@ -104,7 +104,7 @@ class Signalled(Alone):
 
 
 class Insisted(Alone):
-    """More than one signal, or none that a worker heeds."""
+    """More than one signal, or one that no worker handles."""
 
     def test_launch128_a_second_signal_is_sigterm_with_another_grace_and_then_sigkill(self):
         agent = self.job("--shutdown-timeout", "2", words=("stubborn",))
@@ -134,10 +134,10 @@ class Insisted(Alone):
             with self.subTest(options=options):
                 agent = self.job(*options, words=("stubborn",), environment=environment)
                 worker = agent.worker()
-                told = time.monotonic()
+                reported = time.monotonic()
                 agent.send(signal.SIGTERM)
                 self.assert_ends(1, agent)
-                took = time.monotonic() - told
+                took = time.monotonic() - reported
                 self.assertGreaterEqual(took, 0.9)
                 self.assertLess(took, 29, "the default")
                 self.assertEqual(worker.signals(), ["SIGTERM"])
@@ -153,9 +153,9 @@ class Insisted(Alone):
                      "MUSTER_REQUIRE_PTRACE")
         agent.send(signal.SIGTERM)
         self.assert_ends(1, agent)
-        agent.await_word("worker 0 cannot be killed, and is left behind")
+        agent.await_output("worker 0 cannot be killed, and is left behind")
 
-    def test_a_stopped_worker_is_ended_all_the_same(self):
+    def test_a_stopped_worker_is_ended_too(self):
         agent = self.job("--shutdown-timeout", "1")
         worker = agent.worker()
         worker.kill(signal.SIGSTOP)
@@ -196,7 +196,7 @@ class AmongNodes(Fleet):
         for number in HANDLED:
             with self.subTest(signal=number.name):
                 agent = self.agent(nodes="2", host=True)
-                agent.await_word("1 of 2 nodes are here")
+                agent.await_output("1 of 2 nodes are here")
                 agent.send(number)
                 self.assert_ends(1, agent)
                 self.assertEqual(agent.all_workers(), [])
@@ -226,7 +226,7 @@ class AmongNodes(Fleet):
                 agent.send(signal.SIGTERM)
                 self.assert_ends(1, agent)
         self.assertFalse(set(self.left()), "the guardian ends before its launcher")
-        agent.await_word("SIGTERM came before the rendezvous was reached")
+        agent.await_output("SIGTERM came before the rendezvous was reached")
         self.assert_nothing_left()
 
     def test_launch130_a_signal_during_a_later_rendezvous_leaves_no_worker(self):
@@ -235,7 +235,7 @@ class AmongNodes(Fleet):
         worker = agent.worker()
         lost.worker()
         lost.process.kill()
-        agent.await_word("round 1: 1 of 2 nodes are here")
+        agent.await_output("round 1: 1 of 2 nodes are here")
         self.assertFalse(worker.lives)
         agent.send(signal.SIGTERM)
         self.assert_ends(1, agent)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How quickly `muster run` starts its workers. Not for a program with a sanitizer: those take their time to start."""
+"""How quickly `muster run` starts its workers. Not with a sanitizer, which makes the start slow."""
 
 import statistics
 import time
@@ -18,8 +18,8 @@ class Starting(Launching, unittest.TestCase):
             outcome = self.run_job("--rdzv-backend=static", f"--master-port={port}", "--no-python", "date", "+%s%N")
             return (int(outcome.out) - began) / 1e6
 
-        # ctest runs this test alone (tests/CMakeLists.txt). Time that others take from this machine all the same is not
-        # the launcher's: most starts must be in time, not one of many.
+        # ctest runs this test alone (tests/CMakeLists.txt). Other processes may still use the machine, so most starts
+        # must be in time, and not just one of many.
         times = sorted(took() for _ in range(41))
         print(f"start to first worker: {times[0]:.1f} ms at best, {statistics.median(times):.1f} ms in the median, "
               f"{times[-1]:.1f} ms at worst")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`muster run` with a watchdog: workers that set themselves timers, and do not come back in time."""
+"""`muster run` with a watchdog: workers that set timers and exceed them."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from launching import Launching
 
 WATCHED = {"TORCHELASTIC_ENABLE_FILE_TIMER": "1"}
 
-# What a worker does with the pipe, as PyTorch's client does.
+# What a worker writes to the pipe, as PyTorch's client does.
 TIMERS = """
 import json, os, pathlib, signal, sys, time
 
@@ -74,7 +74,7 @@ class Watchdog(Launching, unittest.TestCase):
         self.assertIn("SIGUSR1 is sent", done.err)
 
     def test_launch137_a_released_timer_has_no_effect(self):
-        # The second one shows that the time of the first has come and gone.
+        # The second one shows that the time of the first has passed.
         done = self.run_job("--standalone", self.python_script(
             TIMERS + "heard = []\nsignal.signal(signal.SIGUSR1, lambda *_: heard.append(1))\n"
                      "ask('step', 2, 9)\nask('step', -1, 0)\nask('other', 2.3, int(signal.SIGUSR1))\n"
@@ -98,7 +98,7 @@ class Watchdog(Launching, unittest.TestCase):
         self.assertIn("watchdog's pipe", done.err)
         self.assertEqual(os.listdir(self.seen), [])
 
-    def test_rubbish_in_the_pipe_harms_nobody(self):
+    def test_malformed_messages_in_the_pipe_do_no_harm(self):
         done = self.run_job("--standalone", "--no-python", self.script(
             'head -c 100000 /dev/urandom > "$TORCHELASTIC_TIMER_FILE"; echo fine'), env=WATCHED)
         self.assertEqual(done.out, "fine\n")
@@ -110,17 +110,17 @@ class Watchdog(Launching, unittest.TestCase):
         watch = [event for event in events if event["metadata"]["state"] == "RUNNING"]
         self.assertEqual([event["name"] for event in watch],
                          ["watchdog started", "timer expired", "kill worker process", "watchdog stopped"])
-        told = json.loads(watch[1]["metadata"]["metadata"])
-        self.assertEqual((told["scope_id"], told["signal"]), ("forward", "9"))
+        reported = json.loads(watch[1]["metadata"]["metadata"])
+        self.assertEqual((reported["scope_id"], reported["signal"]), ("forward", "9"))
 
-    def test_a_killed_launcher_leaves_a_pipe_and_nobody_who_waits_at_it(self):
+    def test_a_killed_launcher_leaves_a_pipe_and_no_process_that_waits_at_it(self):
         job = self.launch("--standalone", self.python_script(TIMERS + "(seen / 'here').touch()\n" + HANGS), env=WATCHED)
         self.wait_for_seen("here")
         pipe, = self.temporary.glob("watchdog_timer_*")
         self.assertTrue(stat.S_ISFIFO(pipe.stat().st_mode))
         job.send_signal(signal.SIGKILL)
         self.ended(job)
-        with self.assertRaises(OSError, msg="nobody reads there"):
+        with self.assertRaises(OSError, msg="there is no reader"):
             os.close(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
 
 

@@ -1,4 +1,4 @@
-// Nodes that ask and do not read, and nodes that mean to use a server up: what they cost is
+// Nodes that send queries and do not read, and nodes that try to exhaust a server: their cost is
 // bounded, and others are served.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -48,7 +48,7 @@ constexpr size_t kMebibyte = 1 << 20;
 
 }  // namespace
 
-TEST(SessionFloodTest, ANodeThatAsksAndDoesNotReadIsNoLongerReadEither) {
+TEST(SessionFloodTest, TheServerStopsReadingFromANodeThatDoesNotReadItsAnswers) {
   ServerProcess server({.host = "127.0.0.1", .threads = 1});
   Populate(server.port(), 100, 4'000);  // 400 KB for each status
   SessionTalker other(server.port(), HelloOf("other", Patient(2, 2)));
@@ -63,7 +63,7 @@ TEST(SessionFloodTest, ANodeThatAsksAndDoesNotReadIsNoLongerReadEither) {
   if (kMemoryIsMeasurable) {
     EXPECT_LT(server.ResidentBytes(), before + 24 * kMebibyte);
   }
-  // Others meet, all the while.
+  // Others meet meanwhile.
   SessionTalker another(server.port(), HelloOf("another", Patient(2, 2)));
   another.Join();
   another.Hear(Kind::kAdmitted);
@@ -75,7 +75,7 @@ TEST(SessionFloodTest, ANodeThatAsksAndDoesNotReadIsNoLongerReadEither) {
   EXPECT_EQ(server.Stop(), 0);
 }
 
-TEST(SessionFloodTest, WhoReadsAtLastGetsEveryAnswerInOrder) {
+TEST(SessionFloodTest, ANodeThatFinallyReadsGetsEveryAnswerInOrder) {
   const StoreServer server({.host = "127.0.0.1", .threads = 1});
   Populate(server.port(), 50, 1'000);
   SessionTalker other(server.port());
@@ -157,7 +157,7 @@ TEST(SessionFloodTest, PushesForAMemberThatDoesNotReadAreBounded) {
     restless.Send(requests);
     restless.Receive(1'000 * (34 + 26));  // kWaiting and kLeft
   }
-  // 150,000 times "one waits", "nobody waits", for each of ten.
+  // 150,000 notices "one waits" and "none waits", for each of ten nodes.
   if (kMemoryIsMeasurable) {
     EXPECT_LT(server.ResidentBytes(), before + 32 * kMebibyte);
   }

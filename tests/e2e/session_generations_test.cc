@@ -1,9 +1,9 @@
-// What a server keeps of runs that are over, and of those that never should have met.
+// What a server keeps of runs that are over, and of runs whose nodes should never meet.
 #include <string>
 #include <vector>
 
 #include "base/base64.h"
-#include "rendezvous/wire/state_writer.h"
+#include "rendezvous/wire/state_codec.h"
 #include "support/eventually.h"
 #include "support/session_server_test.h"
 
@@ -18,7 +18,7 @@ using Refusal = Push::Refusal;
 
 class SessionGenerationsTest : public SessionServerTest {
  protected:
-  /// Runs end when their nodes do, and are forgotten at once.
+  /// Runs end when their nodes leave, and are forgotten at once.
   static RunSettings Brief() {
     RunSettings settings = Patient(2, 2);
     settings.grace = 0ms;
@@ -52,7 +52,7 @@ TEST_P(SessionGenerationsTest, TheKeysOfAForgottenRunAreDeletedAndTheNextOneHasO
   std::vector<std::string> scopes;
   for (int job = 0; job < 3; ++job) {
     const Push complete = MeetAndPart("torchelastic/role_info/0");
-    EXPECT_EQ(complete.round, 0) << "numbers begin anew, generations do not";
+    EXPECT_EQ(complete.round, 0) << "numbers begin again, generations do not";
     scopes.push_back(ScopeOf(complete.generation, complete.round));
     ASSERT_TRUE(EventuallyTrue([&] { return IsForgotten("run"); }));
     EXPECT_TRUE(EventuallyTrue([&] { return Client().AskNumber(NumKeysBytes()) == 0; }));
@@ -132,7 +132,7 @@ TEST_P(SessionGenerationsTest, ADocumentKeepsNodesOutOnlyWhileNodesOfC10dAreAtWo
     return node.Hear().kind;
   };
   RendezvousState state;
-  EXPECT_EQ(open(Base64Encode(wire::WriteState(state))), Kind::kOpened) << "nobody is in it";
+  EXPECT_EQ(open(Base64Encode(wire::WriteState(state))), Kind::kOpened) << "no node is in it";
   state.participants[{"10.0.0.2", 1, 0}] = 0;
   state.last_heartbeats[{"10.0.0.2", 1, 0}] = WallTime{1'700'000'000'000'000};
   EXPECT_EQ(open(Base64Encode(wire::WriteState(state))), Kind::kRefused);
@@ -160,9 +160,9 @@ TEST_P(SessionGenerationsTest, ANodeOfC10dIsClosedWhereTheRunIsOneOfBackendMuste
   ExpectUndisturbed(pair);
 }
 
-// --- What a stranger may claim
+// --- False claims of foreign nodes
 
-TEST_P(SessionGenerationsTest, AForgedRoundLocksNobodyOut) {
+TEST_P(SessionGenerationsTest, AForgedRoundLocksNoNodeOut) {
   Hello forged = HelloOf("10.0.0.9", Brief());
   forged.round = int64_t{1} << 53;
   SessionTalker forger(port(), forged);

@@ -1,5 +1,5 @@
-// Session messages of those who mean no good, or are broken: each costs its own connection, or is
-// refused, and two nodes that have met notice nothing.
+// Malicious or broken session messages: each costs its own connection, or is refused, and two nodes
+// that have met notice nothing.
 #include <rapidcheck.h>
 
 #include <limits>
@@ -32,7 +32,7 @@ constexpr size_t kRoundAt = kHead + 1 + 8 + 4;
 constexpr size_t kVersionAt = kRoundAt + 8;  // of an Open
 constexpr size_t kTimeoutAt = kRoundAt + 8;  // of a Join
 
-/// Where the numbers of AnOpen() are.
+/// The positions of the numbers in AnOpen().
 constexpr size_t kPidAt = kVersionAt + 2 + 5 + 3;
 constexpr size_t kMinNodesAt = kPidAt + 2 * 8;
 constexpr size_t kMaxNodesAt = kMinNodesAt + 8;
@@ -42,7 +42,7 @@ constexpr size_t kAttemptsAt = kIntervalAt + 8;
 constexpr size_t kGraceAt = kAttemptsAt + 8;
 constexpr size_t kPolicyAt = kGraceAt + 8;
 
-/// Its run is not the one of the two who have met.
+/// Its run is not that of the two nodes that have met.
 std::string AnOpen() { return FrameOf({.kind = Said::kOpen, .hello = HelloOf("n", {}, "bad")}); }
 std::string With(std::string frame, size_t at, int64_t number) {
   return frame.replace(at, 8, I64(number));
@@ -57,7 +57,7 @@ std::string TextOf(std::string_view text) {
   return out += text;
 }
 
-/// One of each kind.
+/// One message of each kind.
 std::vector<std::string> OneOfEach(const SessionTalker& node) {
   wire::SessionRequest join = node.Message(Said::kJoin);
   join.join_timeout = 600s;
@@ -84,7 +84,7 @@ class SessionHostileTest : public SessionServerTest {
     ExpectServerIsWell();
   }
 
-  /// Sends it behind VALIDATE, and sees the connection closed without a word.
+  /// Sends it after VALIDATE; the connection must be closed without a reply.
   void ExpectClosed(const std::string& bytes, const std::string& what) {
     SCOPED_TRACE(what);
     RawClient client = Client();
@@ -92,7 +92,7 @@ class SessionHostileTest : public SessionServerTest {
     EXPECT_EQ(ToHex(client.ReceiveUntilClosed()), "");
     EXPECT_EQ(Disturbance(*pair_), "");
   }
-  /// An Open that is answered, and not by what it asks for. The connection stays.
+  /// An Open that is refused with a reply. The connection stays open.
   void ExpectRefused(const std::string& open, const std::string& why) {
     SCOPED_TRACE(why);
     SessionTalker client(port());
@@ -103,7 +103,7 @@ class SessionHostileTest : public SessionServerTest {
     EXPECT_EQ(client.SaidSoFar(), "");
     EXPECT_THAT(client.Status("bad"), IsEmpty()) << "no run has come of it";
   }
-  /// An Open that is unusual, but can be meant.
+  /// An unusual but valid Open.
   SessionTalker ExpectOpened(const std::string& open) {
     SessionTalker client(port());
     client.Send(open);
@@ -128,14 +128,14 @@ TEST_P(SessionHostileTest, AFrameAtTheLimitIsReadAndThenRefused) {
     for (const char filling : {'\xff', '\0'}) {
       std::string body(16 * 1024, filling);
       body[0] = static_cast<char>(kind);
-      // Without a version of ours an Open is refused instead.
+      // Without one of our versions an Open is refused instead.
       if (kind == 0) body.replace(kVersionAt - kHead, 2, "\x02\x02");
       ExpectClosed(Framed(body), filling == '\0' ? "of zeros" : "of 0xff");
     }
   }
 }
 
-TEST_P(SessionHostileTest, AFrameWhoseRestDoesNotComeHoldsUpNobody) {
+TEST_P(SessionHostileTest, AnIncompleteFrameDelaysNoOtherNode) {
   RawClient client = Client();
   client.Send(Framed(std::string(16 * 1024, '\0')).substr(0, 10'000));
   Settle();
@@ -187,7 +187,7 @@ TEST_P(SessionHostileTest, WhatCameBeforeTheMistakeIsAnswered) {
   EXPECT_EQ(Client().AskNumber(NumKeysBytes()), 0);
 }
 
-TEST_P(SessionHostileTest, NothingIsHeardBeforeValidate) {
+TEST_P(SessionHostileTest, NothingIsAcceptedBeforeValidate) {
   for (const std::string& frame : OneOfEach(pair_->a)) {
     RawClient client(port());
     client.Send(frame + ValidateBytes() + frame);
@@ -196,11 +196,11 @@ TEST_P(SessionHostileTest, NothingIsHeardBeforeValidate) {
   EXPECT_THAT(SessionTalker(port()).Status("bad"), IsEmpty());
 }
 
-TEST_P(SessionHostileTest, ANodeWithoutACommonVersionIsRefusedAndToldBoth) {
+TEST_P(SessionHostileTest, ANodeWithoutACommonVersionIsRefusedWithBothRanges) {
   const int ours = wire::kSessionVersion;
   for (int version = 0; version < 256; ++version) {
     const int oldest = version < ours ? version : ours + 1;
-    if (version == ours) continue;
+    if (version >= wire::kSessionVersionOldest && version <= ours) continue;
     SessionTalker node(port());
     node.Send(WithByte(WithByte(AnOpen(), kVersionAt, version), kVersionAt + 1, oldest));
     const Push refused = node.Hear();
@@ -219,12 +219,22 @@ TEST_P(SessionHostileTest, WithALaterNodeTheHighestCommonVersionIsSpoken) {
   EXPECT_EQ(opened.version, wire::kSessionVersion);
 }
 
+TEST_P(SessionHostileTest, WithAnEarlierNodeItsVersionIsSpoken) {
+  SessionTalker node(port());
+  node.Send(FrameOf({.kind = Said::kOpen,
+                     .version = wire::kSessionVersionOldest,
+                     .hello = HelloOf("n", {}, "bad")}));
+  const Push opened = node.Hear();
+  EXPECT_EQ(opened.kind, Push::Kind::kOpened);
+  EXPECT_EQ(opened.version, wire::kSessionVersionOldest);
+}
+
 // --- Texts
 
 TEST_P(SessionHostileTest, TextsThatAreNotUtf8AreClosed) {
   for (const std::string bad :
        {"\xff", "\xc0\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "a\xe2\x82"}) {
-    // Our own writer does not say such things: they are put into what it has written.
+    // Our own writer does not write such texts: they are put into what it has written.
     const std::string mark(bad.size(), '@');
     const auto damaged = [&](const wire::SessionRequest& request) {
       std::string frame = FrameOf(request);
@@ -264,7 +274,7 @@ TEST_P(SessionHostileTest, ARunWithoutANameIsRefused) {
   ExpectRefused(FrameOf({.kind = Said::kOpen, .hello = HelloOf("n", {}, "")}), "run id is empty");
 }
 
-TEST_P(SessionHostileTest, LongAndStrangeTextsComeBackWhole) {
+TEST_P(SessionHostileTest, LongAndUnusualTextsComeBackWhole) {
   using namespace std::string_literals;
   Hello hello = HelloOf("gr\u00fc\u00dfe", {}, "\0\n\x1b"s + std::string(4'000, 'r'));
   hello.label = "\x01\u20ac" + std::string(4'000, 'l');
@@ -277,7 +287,7 @@ TEST_P(SessionHostileTest, LongAndStrangeTextsComeBackWhole) {
 
 // --- Numbers
 
-TEST_P(SessionHostileTest, TimesThatNobodyWaitsForAreClosed) {
+TEST_P(SessionHostileTest, InvalidTimesAreClosed) {
   const std::string join = FrameOf({.kind = Said::kJoin});
   for (const int64_t time : {int64_t{-1}, kLeast, kCentury + 1, kMost / 1'000'000 + 1, kMost}) {
     ExpectClosed(With(join, kTimeoutAt, time), "join timeout " + std::to_string(time));
@@ -287,7 +297,7 @@ TEST_P(SessionHostileTest, TimesThatNobodyWaitsForAreClosed) {
   }
 }
 
-TEST_P(SessionHostileTest, RoundsThatNobodyCountsToAreClosed) {
+TEST_P(SessionHostileTest, InvalidRoundsAreClosed) {
   for (const int64_t round : {int64_t{-2}, kLeast, (int64_t{1} << 60) + 1, kMost}) {
     for (const std::string& frame : OneOfEach(pair_->a))
       ExpectClosed(With(frame, kRoundAt, round), "round " + std::to_string(round));
@@ -332,7 +342,7 @@ TEST_P(SessionHostileTest, TheLargestNumbersThatCanBeMeantOverflowNothing) {
   SessionTalker second = ExpectOpened(With(open, kPidAt, kMost));
   second.Send(With(FrameOf(second.Message(Said::kJoin)), kTimeoutAt, 0));
   second.Hear(Kind::kAdmitted);
-  EXPECT_EQ(second.Hear(Kind::kTimedOut).count, 1) << "time goes on for it alone";
+  EXPECT_EQ(second.Hear(Kind::kTimedOut).count, 1) << "time passes for it alone";
   node.Close();
   EXPECT_TRUE(EventuallyTrue([&] { return !second.Status("bad").at(0).members.at(0).connected; }));
   const RunReport run = second.Status("bad").at(0);
@@ -342,7 +352,7 @@ TEST_P(SessionHostileTest, TheLargestNumbersThatCanBeMeantOverflowNothing) {
   EXPECT_EQ(run.members.at(0).node, (Node{"n", kLeast, kMost}));
 }
 
-TEST_P(SessionHostileTest, TheSmallestNumbersThatCanBeMeantBusyNobody) {
+TEST_P(SessionHostileTest, TheSmallestValidNumbersKeepNoProcessBusy) {
   std::string open = With(With(AnOpen(), kLastCallAt, 0), kIntervalAt, 1);
   open = With(With(open, kAttemptsAt, 1), kGraceAt, 0);
   SessionTalker node(port());
@@ -352,20 +362,20 @@ TEST_P(SessionHostileTest, TheSmallestNumbersThatCanBeMeantBusyNobody) {
   EXPECT_EQ(node.ReceiveUntilClosed(), "");
 }
 
-TEST_P(SessionHostileTest, ARoundThatTheServerGivesMayBeSaid) {
+TEST_P(SessionHostileTest, ARoundThatTheServerGaveMayBeSent) {
   Hello hello = HelloOf("n", Patient(1, 1), "bad");
   hello.round = int64_t{1} << 53;
   SessionTalker node(port(), hello);
   node.Join();
   node.Hear(Kind::kComplete);
-  EXPECT_THAT(node.HeardSoFar(), IsEmpty()) << "closed, for saying what it was told";
+  EXPECT_THAT(node.HeardSoFar(), IsEmpty()) << "closed, because it sent what it had received";
 }
 
-// --- Anything
+// --- Random input
 
 namespace {
 
-/// Flips a bit, cuts something out or puts something in, a few times.
+/// Flips a bit, cuts out or inserts something, a few times.
 std::string Damaged(std::string frame) {
   const int times = *rc::gen::inRange(0, 4);
   for (int i = 0; i < times && !frame.empty(); ++i) {
@@ -386,9 +396,9 @@ std::string Damaged(std::string frame) {
 
 }  // namespace
 
-TEST_P(SessionHostileTest, DamagedFramesHurtNobodyElse) {
+TEST_P(SessionHostileTest, DamagedFramesHarmNoOtherNode) {
   int runs = 0;
-  EXPECT_TRUE(rc::check("damaged frames beside a round", [&] {
+  EXPECT_TRUE(rc::check("damaged frames during a round", [&] {
     const std::string suffix = std::to_string(++runs);
     Pair pair = PairInARound(Patient(2, 2), "pair" + suffix);
     RunSettings settings = Patient(1, 2);
@@ -402,7 +412,7 @@ TEST_P(SessionHostileTest, DamagedFramesHurtNobodyElse) {
     std::string bytes;
     const int count = *rc::gen::inRange(1, 8);
     for (int i = 0; i < count; ++i) bytes += Damaged(*rc::gen::elementOf(frames));
-    // An Open is heard on a new connection only.
+    // An Open is accepted on a new connection only.
     if (*rc::gen::arbitrary<bool>()) client = SessionTalker(port());
     client.Send(bytes);
     client.CloseSending();

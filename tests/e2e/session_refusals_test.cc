@@ -1,5 +1,5 @@
-// What nodes may not do, or no longer, or not twice: they are told why, and nobody else notices.
-// And how runs stand, for whoever asks.
+// What nodes may not do at all, any more, or twice: they receive the reason, and no other node
+// notices. And the status of runs.
 #include <limits>
 #include <string>
 #include <vector>
@@ -21,7 +21,7 @@ using Role = MemberReport::Role;
 
 class SessionRefusalTest : public SessionServerTest {
  protected:
-  /// Says it and hears that it is out of date.
+  /// Sends it, and receives that it is out of date.
   static void ExpectPast(SessionTalker& node, const wire::SessionRequest& request,
                          const std::string& why) {
     SCOPED_TRACE(why);
@@ -38,7 +38,7 @@ class SessionRefusalTest : public SessionServerTest {
 };
 MUSTER_ON_ONE_AND_TWO_LOOPS(SessionRefusalTest);
 
-// --- Messages from the past
+// --- Outdated messages
 
 TEST_P(SessionRefusalTest, AnotherTokenIsOfThePast) {
   Pair pair = PairInARound();
@@ -85,28 +85,28 @@ TEST_P(SessionRefusalTest, LeavingAnotherRoundIsOfThePast) {
   ExpectUndisturbed(pair);
 }
 
-TEST_P(SessionRefusalTest, AJoinByWhoHasNotHeardOfItsRoundDoesNotLeaveIt) {
+TEST_P(SessionRefusalTest, AJoinFromANodeThatHasNotReceivedItsRoundDoesNotLeaveIt) {
   Pair pair = PairInARound();
   wire::SessionRequest join = pair.b.Message(Said::kJoin);
   join.round = -1;
   join.join_timeout = 600s;
   ExpectPast(pair.b, join, "is in round 0 already");
-  EXPECT_EQ(pair.b.Hear(Kind::kComplete).rank, 1) << "it is told again";
+  EXPECT_EQ(pair.b.Hear(Kind::kComplete).rank, 1) << "it is notified again";
   ExpectUndisturbed(pair);
 }
 
-TEST_P(SessionRefusalTest, BeforeAnOpenThereIsNothingToBeSaid) {
+TEST_P(SessionRefusalTest, NoMessageIsAcceptedBeforeAnOpen) {
   Pair pair = PairInARound();
-  SessionTalker nobody(port());
+  SessionTalker without_session(port());
   for (const Said kind : kOfASession) {
-    ExpectPast(nobody, nobody.Message(kind), "session is over");
-    ExpectPast(nobody, pair.a.Message(kind), "session is over");
+    ExpectPast(without_session, without_session.Message(kind), "session is over");
+    ExpectPast(without_session, pair.a.Message(kind), "session is over");
   }
-  EXPECT_EQ(nobody.SaidSoFar(), "");
+  EXPECT_EQ(without_session.SaidSoFar(), "");
   ExpectUndisturbed(pair);
 }
 
-// --- Who one is, and what one was told
+// --- Identities and settings
 
 TEST_P(SessionRefusalTest, TwoNodesCannotBeOne) {
   Pair pair = PairInARound();
@@ -129,7 +129,7 @@ TEST_P(SessionRefusalTest, TheSameNodeInTwoRunsIsTwo) {
   ExpectUndisturbed(pair);
 }
 
-TEST_P(SessionRefusalTest, WhoWasToldSomethingElseHearsWhatAndWhoElse) {
+TEST_P(SessionRefusalTest, ANodeWithOtherSettingsReceivesBothValuesAndTheOtherNode) {
   Pair pair = PairInARound();
   const auto refused = [&](const RunSettings& settings) {
     SessionTalker node(port());
@@ -196,7 +196,7 @@ TEST_P(SessionRefusalTest, ASecondOpenOnOneConnectionEndsIt) {
   EXPECT_EQ(refused.ReceiveUntilClosed(), "");
   ExpectUndisturbed(pair);
   for (const MemberReport& member : ReportOn("run").members)
-    EXPECT_LT(member.node.addr, "10.0.0.4") << "nobody came by the second";
+    EXPECT_LT(member.node.addr, "10.0.0.4") << "no node uses the second";
 }
 
 TEST_P(SessionRefusalTest, LeavingTwiceIsAnsweredTwice) {
@@ -219,7 +219,7 @@ TEST_P(SessionRefusalTest, JoiningTwiceIsAnsweredTwiceAndCountsOnce) {
   }
 }
 
-TEST_P(SessionRefusalTest, AfterACloseEverybodyHearsWhoAndWhy) {
+TEST_P(SessionRefusalTest, AfterACloseAllNodesReceiveWhichNodeClosedItAndWhy) {
   auto [a, b] = PairInARound();
   SessionTalker spare(port(), HelloOf("10.0.0.3", Patient(2, 2)));
   spare.Join();
@@ -248,9 +248,9 @@ TEST_P(SessionRefusalTest, WhatAReasonMayNotShowIsShownOtherwise) {
   EXPECT_LT(closed.who.size(), 300u);
 }
 
-// --- How runs stand
+// --- Status of runs
 
-TEST_P(SessionRefusalTest, AStatusOfAllRunsNamesNobody) {
+TEST_P(SessionRefusalTest, AStatusOfAllRunsNamesNoNodes) {
   SessionTalker asker(port());
   EXPECT_THAT(asker.Status(), IsEmpty());
   Pair pair = PairInARound();
@@ -303,7 +303,7 @@ TEST_P(SessionRefusalTest, AStatusOfAnUnknownRunIsEmptyAndMakesNone) {
   EXPECT_THAT(asker.Status(), IsEmpty());
 }
 
-TEST_P(SessionRefusalTest, AStatusNamesSoManyOfEachRoleAsWereAskedFor) {
+TEST_P(SessionRefusalTest, AStatusNamesTheRequestedNumberOfEachRole) {
   Pair pair = PairInARound();
   std::vector<SessionTalker> idle;
   for (int i = 0; i < 5; ++i)
@@ -321,10 +321,10 @@ TEST_P(SessionRefusalTest, AStatusNamesSoManyOfEachRoleAsWereAskedFor) {
   EXPECT_THAT(named(6), ElementsAre(2, 0, 0, 5));
   EXPECT_THAT(named(7), ElementsAre(2, 0, 0, 5));
   EXPECT_THAT(named(std::numeric_limits<uint32_t>::max()), ElementsAre(2, 0, 0, 5));
-  EXPECT_EQ(asker.Status("run", 0).at(0).idle, 5) << "they are counted all the same";
+  EXPECT_EQ(asker.Status("run", 0).at(0).idle, 5) << "they are counted nevertheless";
 }
 
-TEST_P(SessionRefusalTest, AStatusOfALastCallSaysHowLongItLasts) {
+TEST_P(SessionRefusalTest, AStatusOfALastCallHasTheTimeLeft) {
   SessionTalker node(port(), HelloOf("n", Patient(1, 2)));
   node.Join();
   node.Hear(Kind::kAdmitted);

@@ -1,5 +1,5 @@
-// Sessions of nodes with a StoreServer, in bytes: what docs/reference/protocol.md shows, and the
-// answers to nodes that join, leave, reconnect and send stale messages.
+// Sessions of nodes with a StoreServer, in bytes: the examples of docs/reference/protocol.md, and
+// the answers to nodes that join, leave, reconnect and send stale messages.
 #include "rendezvous/wire/session_codec.h"
 
 #include <string>
@@ -23,7 +23,7 @@ MUSTER_ON_ONE_AND_TWO_LOOPS(SessionTest);
 
 // --- Discovery
 
-TEST_P(SessionTest, CheckFindsTheKeyThatSaysSo) {
+TEST_P(SessionTest, CheckFindsTheKeyThatShowsACoordinator) {
   const std::string key(wire::kSessionKey);
   RawClient client = Client();
   EXPECT_EQ(client.Ask(CheckBytes({key}), 1), kReady);
@@ -69,7 +69,7 @@ TEST_P(SessionTest, AUsersKeyOfThatNameIsAKeyLikeAnyOther) {
 
 namespace {
 
-/// What nobody can know in advance: token and generation are written as many times 77.
+/// Token and generation are random: they are replaced by as many bytes 77.
 std::string Masked(std::string frame) {
   const bool is_complete = static_cast<uint8_t>(frame.at(5)) == uint8_t(Kind::kComplete);
   if (is_complete) frame.replace(frame.size() - 16, 16, std::string(16, '\x77'));
@@ -170,7 +170,7 @@ TEST_P(SessionTest, TheLastCallCompletesARoundWithEnough) {
   EXPECT_GE(watch.Elapsed(), milliseconds(50));
 }
 
-TEST_P(SessionTest, WhoComesLateWaitsAndIsAnnouncedAndWhoFindsNoPlaceIsASpare) {
+TEST_P(SessionTest, ALateNodeWaitsAndIsReportedAndOneWithoutAPlaceIsASpare) {
   RunSettings settings = Patient(1, 2);
   settings.last_call = 1ms;
   SessionTalker first(port(), HelloOf("a", settings));
@@ -181,7 +181,7 @@ TEST_P(SessionTest, WhoComesLateWaitsAndIsAnnouncedAndWhoFindsNoPlaceIsASpare) {
   late.Join();
   late.Hear(Kind::kWaiting);
   EXPECT_EQ(first.Hear(Kind::kNodesWaiting).count, 1);
-  first.Join();  // leaves round 0, which ends with it, and is the first in the next
+  first.Join();  // leaves round 0, which ends then, and is the first in the next
   first.Hear(Kind::kAdmitted);
   EXPECT_EQ(late.Hear(Kind::kComplete).round, 1);
   EXPECT_EQ(first.Hear(Kind::kComplete).round, 1);
@@ -191,7 +191,7 @@ TEST_P(SessionTest, WhoComesLateWaitsAndIsAnnouncedAndWhoFindsNoPlaceIsASpare) {
   EXPECT_THAT(first.HeardSoFar(), IsEmpty());
 }
 
-TEST_P(SessionTest, AJoinThatComesToNothingSaysWhoWasMissing) {
+TEST_P(SessionTest, AJoinThatTimesOutReportsWhichNodesWereThere) {
   SessionTalker node(port(), HelloOf("n", Patient(2, 2)));
   const Stopwatch watch;
   node.Join(50ms);
@@ -344,7 +344,7 @@ TEST_P(SessionTest, AResetEndsAConnectionAsWell) {
   EXPECT_EQ(a.Hear(Kind::kLost).who, "10.0.0.2_4711_0");
 }
 
-TEST_P(SessionTest, AMemberThatFallsSilentIsLostAndToldSo) {
+TEST_P(SessionTest, AMemberThatFallsSilentIsLostAndNotified) {
   RunSettings settings = Patient(2, 2);
   settings.keep_alive_interval = 250ms;
   settings.keep_alive_max_attempt = 2;
@@ -358,7 +358,7 @@ TEST_P(SessionTest, AMemberThatFallsSilentIsLostAndToldSo) {
   EXPECT_EQ(b.ReceiveUntilClosed(), "");
 }
 
-TEST_P(SessionTest, WhoComesBackInTimeHasLostNothingAndNobodyHearsOfIt) {
+TEST_P(SessionTest, ANodeThatReconnectsInTimeHasLostNothingAndNoOtherIsNotified) {
   Pair pair = PairInARound();
   const uint64_t token = pair.b.token;
   pair.b.Close();
@@ -368,15 +368,15 @@ TEST_P(SessionTest, WhoComesBackInTimeHasLostNothingAndNobodyHearsOfIt) {
   EXPECT_TRUE(opened.resumed);
   EXPECT_EQ(opened.incarnation, 2u);
   EXPECT_EQ(opened.token, token);
-  const Push complete = pair.b.Hear(Kind::kComplete);  // in case it was said meanwhile
+  const Push complete = pair.b.Hear(Kind::kComplete);  // in case it was sent meanwhile
   EXPECT_EQ(complete.round, 0);
   EXPECT_EQ(complete.rank, 1);
   EXPECT_EQ(complete.world_size, 2);
-  EXPECT_EQ(pair.b.Hear(Kind::kNodesWaiting).count, 0);  // who waited may have left meanwhile
+  EXPECT_EQ(pair.b.Hear(Kind::kNodesWaiting).count, 0);  // the waiting node may have left meanwhile
   ExpectUndisturbed(pair);
 }
 
-TEST_P(SessionTest, TheOldConnectionOfASessionThatGoesOnElsewhereEnds) {
+TEST_P(SessionTest, TheOldConnectionOfAResumedSessionEnds) {
   Pair pair = PairInARound();
   SessionTalker old = std::move(pair.b);
   pair.b = SessionTalker(port());

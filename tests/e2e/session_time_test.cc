@@ -1,6 +1,6 @@
-// Time as the coordinator of a server process sees it: where it runs out for several at once, where
-// it stood still, and where two loops look at it. These may cost the server, which is why it has a
-// process of its own.
+// Time in the coordinator of a server process: where it runs out for several at once, where it
+// stood still, and where two loops read it. These tests may end the server, so it has a process of
+// its own.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -26,7 +26,7 @@ using Said = SessionTalker::Said;
 
 namespace {
 
-/// One that can be stopped: ServerProcess does not tell its process.
+/// A server that can be stopped: ServerProcess does not show its process.
 ChildProcess Server() {
   return ChildProcess::Fork([](int input, int output) {
     const StoreServer server({.host = "127.0.0.1", .threads = 1});
@@ -66,9 +66,9 @@ TEST(SessionTimeTest, ALastCallAndAJoinThatEndTogetherDoNotEndTheServer) {
   EXPECT_EQ(server.Stop(), 0);
 }
 
-// Loops read the clock before they wait for each other. It takes a busy machine to show: with three
-// busy loops beside it, within 5 seconds.
-TEST(SessionTimeTest, NobodyWasHeardInTheFuture) {
+// Loops read the clock before they wait for each other. The error shows only on a busy machine:
+// with three busy loops, within 5 seconds.
+TEST(SessionTimeTest, NoNodeWasLastSeenInTheFuture) {
   const StoreServer server({.host = "127.0.0.1", .threads = 2});
   SessionTalker node(server.port(), HelloOf("a", Patient(1, 1)));
   SessionTalker asker(server.port());
@@ -92,7 +92,7 @@ TEST(SessionTimeTest, NobodyWasHeardInTheFuture) {
   EXPECT_EQ(wrong, "");
 }
 
-TEST(SessionTimeTest, AServerThatStoodStillExcusesTheSilentAndTakesOutTheLate) {
+TEST(SessionTimeTest, AServerThatStoodStillForgivesSilenceAndEvictsLateNodes) {
   ChildProcess server = Server();
   const uint16_t port = PortOf(server);
   RunSettings settings = Patient(2, 2);
@@ -108,15 +108,15 @@ TEST(SessionTimeTest, AServerThatStoodStillExcusesTheSilentAndTakesOutTheLate) {
   b.Hear(Kind::kComplete);
   late.Join(100ms);
   late.Hear(Kind::kAdmitted);
-  // As a virtual machine that is moved elsewhere: for longer than a node may be silent, and than a
-  // node that is too late has for taking itself out.
+  // As a virtual machine that is migrated: for longer than a node may be silent, and longer than a
+  // late node has before it is evicted.
   StopFor(server, milliseconds(5'300));
   EXPECT_THAT(a.HeardSoFar(), IsEmpty());
   EXPECT_THAT(b.HeardSoFar(), IsEmpty());
   late.Hear(Kind::kTimedOut);
   SessionTalker other(port, HelloOf("other", Patient(2, 2), "late"));
   other.Join();
-  EXPECT_EQ(other.Hear().kind, Kind::kAdmitted) << "complete with one who has given up";
+  EXPECT_EQ(other.Hear().kind, Kind::kAdmitted) << "complete with one that has timed out";
   server.CloseInput();
   EXPECT_EQ(server.Wait(), 0);
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`muster-lab sim`: what it prints, and that a seed is a run."""
+"""`muster-lab sim`: its output, and that a seed repeats a run."""
 
 import json
 import os
@@ -26,7 +26,7 @@ class SimCommand(Processes, unittest.TestCase):
     def start_sim(self, *options, **popen):
         return self.start("sim", *options, program=LAB, **popen)
 
-    def test_of_muster_it_is_a_command_no_more_and_where_it_went_is_said(self):
+    def test_it_is_no_command_of_muster_any_more_and_the_new_one_is_named(self):
         for command in ("sim", "bench"):
             done = subprocess.run([MUSTER, command, "--help"], text=True, capture_output=True, timeout=60)
             self.assertEqual((done.returncode, done.stdout), (2, ""))
@@ -37,33 +37,33 @@ class SimCommand(Processes, unittest.TestCase):
         for option in ("seed=57", "driver=", "nodes=", "min=", "max=", "grace=", "loss=", "faults="):
             self.assertIn(option, first)
 
-    def test_draws_a_seed_where_none_is_given_and_says_which(self):
+    def test_draws_a_seed_where_none_is_given_and_prints_it(self):
         seeds = {re.match(r"seed=(\d+) ", sim().stdout)[1] for _ in range(3)}
         self.assertGreater(len(seeds), 1)
 
     def test_the_same_seed_is_the_same_story_to_the_byte(self):
-        def told(seed):
+        def reported(seed):
             return sim("--seed", seed, "--story").stdout
-        self.assertEqual(told("57"), told("57"))
-        self.assertNotEqual(told("57"), told("58"))
+        self.assertEqual(reported("57"), reported("57"))
+        self.assertNotEqual(reported("57"), reported("58"))
 
-    def test_a_campaign_says_the_same_again_whichever_thread_was_first(self):
-        def told(jobs, *options):
+    def test_a_campaign_prints_the_same_again_whichever_thread_was_first(self):
+        def reported(jobs, *options):
             return sim("--seed", "1", "--runs", "200", "--jobs", jobs, *options).stdout.replace(f"{jobs} at a time", "")
-        self.assertEqual(told("1"), told("3"))
+        self.assertEqual(reported("1"), reported("3"))
         # Here all runs are equally slow to heal, and one of them is named.
-        calm = told("1", "--no-faults")
+        calm = reported("1", "--no-faults")
         for _ in range(3):
-            self.assertEqual(told("3", "--no-faults"), calm)
+            self.assertEqual(reported("3", "--no-faults"), calm)
 
-    def test_what_the_machine_needed_is_told_beside_it(self):
-        # At the end: a sanitizer may have had something to say before.
+    def test_what_the_machine_needed_is_printed_separately(self):
+        # At the end: a sanitizer may have printed something before.
         self.assertRegex(sim("--seed", "1").stderr, r"(^|\n)[\d.]+ s of real time, \d+ MiB\n$")
         self.assertRegex(sim("--seed", "1", "--runs", "2").stderr, r"(^|\n)2 runs in [\d.]+ s\n$")
 
     def test_a_hash_is_written_alike_everywhere(self):
-        told = re.search(r"hash ([0-9a-f]{16})$", sim("--seed", "57").stdout, re.MULTILINE)[1]
-        self.assertEqual(json.loads(sim("--seed", "57", "--json").stdout)["hash"], told)
+        reported = re.search(r"hash ([0-9a-f]{16})$", sim("--seed", "57").stdout, re.MULTILINE)[1]
+        self.assertEqual(json.loads(sim("--seed", "57", "--json").stdout)["hash"], reported)
 
     def test_runs_played_twice_are_counted(self):
         options = ("--seed", "1", "--runs", "20", "--twice")
@@ -71,7 +71,7 @@ class SimCommand(Processes, unittest.TestCase):
         self.assertEqual(json.loads(sim(*options, "--json").stdout)["equal_hashes"], 20)
         self.assertNotIn("equal hashes", sim(*options[:-1]).stdout)
 
-    def test_a_campaign_counts_its_runs_and_tells_them_as_json(self):
+    def test_a_campaign_counts_its_runs_and_prints_them_as_json(self):
         done = sim("--seed", "1", "--runs", "100", "--jobs", "2", "--json")
         self.assertEqual(done.returncode, 0, done.stderr)
         report = json.loads(done.stdout)
@@ -79,7 +79,7 @@ class SimCommand(Processes, unittest.TestCase):
         self.assertEqual(report["findings"], [])
         self.assertEqual(sum(driver["runs"] for driver in report["drivers"].values()), 100)
 
-    def test_a_violation_is_told_with_the_command_that_repeats_it_and_fails(self):
+    def test_a_violation_is_printed_with_the_command_that_repeats_it_and_fails(self):
         done = sim("--seed", "1", "--runs", "200", "--driver", "coordinator", "--plant", "rank-by-arrival")
         self.assertEqual(done.returncode, 1)
         self.assertIn("VIOLATION", done.stdout)
@@ -91,13 +91,13 @@ class SimCommand(Processes, unittest.TestCase):
     def test_a_finding_carries_its_replay_as_json_too(self):
         bug = ("--driver", "coordinator", "--plant", "rank-by-arrival", "--json")
         finding = json.loads(sim("--seed", "1", "--runs", "200", *bug).stdout)["findings"][0]
-        for told in (finding, json.loads(sim("--seed", str(finding["seed"]), *bug).stdout)):
-            self.assertRegex(told["replay"], rf"^muster-lab sim --seed {finding['seed']} .*--plant rank-by-arrival --story$")
-            again = sim(*told["replay"].split()[2:])
+        for reported in (finding, json.loads(sim("--seed", str(finding["seed"]), *bug).stdout)):
+            self.assertRegex(reported["replay"], rf"^muster-lab sim --seed {finding['seed']} .*--plant rank-by-arrival --story$")
+            again = sim(*reported["replay"].split()[2:])
             self.assertEqual(again.returncode, 1)
             self.assertIn("VIOLATION", again.stdout)
 
-    def test_a_hunt_tells_its_seed_first_and_how_each_bug_is_seen_again(self):
+    def test_a_hunt_prints_its_seed_first_and_how_to_repeat_each_bug(self):
         done = sim("--seed", "7", "--runs", "1", "--hunt")
         first, *rest = done.stdout.splitlines()
         self.assertEqual(first, "seed 7: for each bug up to 1 runs")
@@ -107,7 +107,7 @@ class SimCommand(Processes, unittest.TestCase):
         self.assertEqual(again.returncode, 1)
         self.assertIn(rest[found].split("(run 1): ")[1], again.stdout)
 
-    def test_a_drawn_hunt_tells_its_seed(self):
+    def test_a_drawn_hunt_prints_its_seed(self):
         hunt = self.start_sim("--hunt")
         self.assertRegex(hunt.stdout.readline(), r"^seed \d+: for each bug up to 1000 runs")
 
@@ -119,7 +119,7 @@ class SimCommand(Processes, unittest.TestCase):
         self.assertGreater(point["real_us_per_node"], 0)
         self.assertGreater(point["messages"], 0)
 
-    def test_a_curve_ends_at_the_nodes_asked_for(self):
+    def test_a_curve_ends_at_the_requested_nodes(self):
         def sizes(nodes):
             done = sim("--seed", "1", "--curve", "--nodes", nodes, "--json")
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
@@ -142,8 +142,8 @@ class SimCommand(Processes, unittest.TestCase):
         self.assertEqual((done.returncode, done.stderr),
                          (2, "muster-lab: --side-by-side: launchers do not take turns to the end\n"))
 
-    def test_a_curve_tells_every_plan_first_and_each_row_as_it_comes(self):
-        # Each write of the program is a message of its own here.
+    def test_a_curve_prints_every_plan_first_and_each_row_as_it_comes(self):
+        # Each write of the program is a separate message here.
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with ours:
             with theirs:
@@ -170,10 +170,10 @@ class SimCommand(Processes, unittest.TestCase):
                 campaign = self.start_sim("--seed", "1000", "--runs", "1000000", "--jobs", "2", "--no-faults")
                 self.assertIn("seeds 1000 to", campaign.stdout.readline())
                 campaign.send_signal(deadly)
-                _, told = campaign.communicate(timeout=120)
+                _, reported = campaign.communicate(timeout=120)
                 self.assertNotEqual(campaign.returncode, 0)
-                replay = re.search(r"^  muster-lab (sim --seed (\d+) --no-faults) --story$", told, re.MULTILINE)
-                self.assertIsNotNone(replay, told)
+                replay = re.search(r"^  muster-lab (sim --seed (\d+) --no-faults) --story$", reported, re.MULTILINE)
+                self.assertIsNotNone(replay, reported)
                 self.assertGreaterEqual(int(replay[2]), 1000)
                 self.assertEqual(sim(*replay[1].split()[1:]).returncode, 0)
 
@@ -181,11 +181,11 @@ class SimCommand(Processes, unittest.TestCase):
         run = self.start_sim("--nodes", "50000")
         seed = re.match(r"seed=(\d+) ", run.stdout.readline())[1]
         run.send_signal(signal.SIGABRT)
-        _, told = run.communicate(timeout=120)
-        self.assertIn(f"muster-lab sim --seed {seed} --nodes 50000 --story\n", told)
+        _, reported = run.communicate(timeout=120)
+        self.assertIn(f"muster-lab sim --seed {seed} --nodes 50000 --story\n", reported)
 
-    def test_what_cannot_be_meant_is_refused_by_name(self):
-        for options, said in ((["--driver", "zookeeper"], "coordinator, document, mixed"),
+    def test_invalid_input_is_refused_by_name(self):
+        for options, printed in ((["--driver", "zookeeper"], "coordinator, document, mixed"),
                               (["--nodes", "1"], "--nodes"),
                               (["--runs", "0"], "--runs"),
                               (["--seed", "x"], "--seed"),
@@ -198,7 +198,7 @@ class SimCommand(Processes, unittest.TestCase):
             with self.subTest(options=options):
                 done = sim(*options)
                 self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
-                self.assertIn(said, done.stderr)
+                self.assertIn(printed, done.stderr)
 
     def test_the_last_seed_is_a_seed(self):
         self.assertTrue(sim("--seed", LAST_SEED).stdout.startswith(f"seed={LAST_SEED} "))
@@ -219,7 +219,7 @@ class SimCommand(Processes, unittest.TestCase):
 
 
 class SimScript(unittest.TestCase):
-    """scripts/sim, with a program in the simulator's place that says what it was asked for."""
+    """scripts/sim, with a program in the simulator's place that prints its arguments."""
 
     def calls(self, **variables):
         with tempfile.TemporaryDirectory() as folder:
@@ -244,14 +244,14 @@ class SimScript(unittest.TestCase):
         self.assertRegex(calls[-2], r"^--seed 1 --runs 40000 .*--driver etcd --require-probes$")
         self.assertRegex(calls[-1], r"^--seed 1 --runs 40000 .*--driver launcher --require-probes$")
 
-    def test_a_short_one_does_not_and_says_so(self):
-        told, calls = self.calls(SIM_RUNS="199999", SIM_SEED="3")
-        self.assertIn("sim: 199999 runs are fewer than 200,000: ", told)
+    def test_a_short_one_does_not_and_reports_it(self):
+        reported, calls = self.calls(SIM_RUNS="199999", SIM_SEED="3")
+        self.assertIn("sim: 199999 runs are fewer than 200,000: ", reported)
         self.assertIn("--seed 3 --curve --driver coordinator --nodes 10000", calls)
         self.assertRegex(calls[-3], r"^--seed 3 --runs 199999 ")
         self.assertRegex(calls[-2], r"^--seed 3 --runs 39999 .*--driver etcd$")
         self.assertRegex(calls[-1], r"^--seed 3 --runs 39999 .*--driver launcher$")
-        self.assertNotIn("--require-probes", told)
+        self.assertNotIn("--require-probes", reported)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-// Clients that do not read, do not write, or do not go away: bounded in memory and in time, and
-// nobody else notices.
+// Clients that do not read, do not write, or do not leave: bounded in memory and in time, and no
+// other client notices.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -36,9 +36,8 @@ class MemoryWatch {
   const size_t before_;
 };
 
-/// A client that does not mean to read, with little room for replies in the kernel. (With less than
-/// a few segments, and those of loopback are 64 KiB, TCP itself would fall back to probing every
-/// other second.)
+/// A client that does not read, with little room for replies in the kernel. (With less than a few
+/// segments, which are 64 KiB on loopback, TCP itself would probe only every other second.)
 RawClient StingyClient(uint16_t port) {
   RawClient client(port);
   client.LimitBuffers(256 * 1024);
@@ -58,8 +57,8 @@ TEST(SlowClientsTest, Item120_AClientThatNeverReadsIsNoLongerReadEither) {
   RawClient greedy = StingyClient(server.port());
   const size_t sent =
       SendUntilRefused(greedy, GetBytes("/k"), 64 * kMebibyte, [&] { other.Settle(); });
-  // What the two kernels hold, and what the server had read before it stopped: replies worth
-  // terabytes, had they been queued.
+  // The content of two kernels' buffers, and what the server had read before it stopped: replies
+  // worth terabytes, if they were queued.
   EXPECT_LT(sent, 32 * kMebibyte);
   memory.ExpectGrowthBelow(24 * kMebibyte);
   for (int i = 0; i < 1'000; ++i) ASSERT_EQ(other.AskNumber(AddBytes("/n", 1)), i + 1);
@@ -84,7 +83,7 @@ TEST(SlowClientsTest, Item120_AHundredOfThemAreBoundedToo) {
     greedy.back().Send(requests);
   }
   for (int i = 0; i < 100; ++i) other.Settle();
-  // Each may have one reply and the limit queued: 32 MiB in all, where 2.5 GiB were asked for.
+  // Each may have one reply and the limit queued: 32 MiB in all, where 2.5 GiB were requested.
   memory.ExpectGrowthBelow(100 * (kMebibyte / 4 + 64 * 1024) + 32 * kMebibyte);
   EXPECT_EQ(server.Stop(), 0);
 }
@@ -103,7 +102,7 @@ TEST(SlowClientsTest, Item120_TheLastOfALargeReplyDoesNotCostAllOfIt) {
     readers.back().Receive(2 * kValue);
   }
   for (int i = 0; i < 100; ++i) other.Settle();
-  // Of 128 MiB the half has been read, and the kernels have some.
+  // Half of 128 MiB has been read, and the kernels have some.
   memory.ExpectGrowthBelow(80 * kMebibyte);
   EXPECT_EQ(server.Stop(), 0);
 }
@@ -117,8 +116,8 @@ TEST(SlowClientsTest, Item120_AClientThatIsAlwaysALittleBehindCostsNoMoreThanTha
   other.Settle();
   const MemoryWatch memory(server);
   RawClient behind = StingyClient(server.port());
-  // More than the two kernels hold is under way all the time, so what the server has queued never
-  // becomes empty.
+  // More than the two kernels hold is under way all the time, so the server's queue never becomes
+  // empty.
   size_t asked = 0;
   const auto ask = [&](size_t count) {
     std::string requests;
@@ -144,16 +143,16 @@ TEST(SlowClientsTest, Item120_SilentReadersOfHugeRepliesAreBoundedTogether) {
   other.Send(SetBytes("/k", std::string(8 * kMebibyte, 'v')));
   other.Settle();
   const MemoryWatch memory(server);
-  // Each asks, in 40 bytes, for 40 MiB.
+  // Each requests, in 40 bytes, 40 MiB.
   std::vector<RawClient> greedy;
   for (int i = 0; i < 12; ++i) {
     greedy.push_back(StingyClient(server.port()));
     greedy.back().Send(MultiGetBytes({"/k", "/k", "/k", "/k", "/k"}));
     other.Settle();
   }
-  // 480 MiB were asked for; what waits is shared with the store.
+  // 480 MiB were requested; queued replies share memory with the store.
   memory.ExpectGrowthBelow(64 * kMebibyte);
-  // Small replies are given all the while, and large ones again as soon as there is room.
+  // Small replies are sent meanwhile, and large ones again as soon as there is room.
   EXPECT_EQ(other.AskNumber(AddBytes("/n", 1)), 1);
   greedy.clear();
   while (true) {
@@ -184,7 +183,7 @@ TEST(SlowClientsTest, Item120_ALargeReplyArrivesWholeBehindAndBeforeSmallOnes) {
   }
 }
 
-TEST(SlowClientsTest, Item120_WhoReadsAtLastGetsEverythingInOrder) {
+TEST(SlowClientsTest, Item120_AClientThatFinallyReadsGetsEverythingInOrder) {
   const StoreServer server(OneLoop());
   RawClient other = RawClient::Validated(server.port());
   RawClient late = StingyClient(server.port());
@@ -222,7 +221,7 @@ TEST(SlowClientsTest, Item120_AClientThatTakesNothingForTooLongIsClosed) {
   options.stall_max = milliseconds(300);
   const StoreServer server(options);
   RawClient other = RawClient::Validated(server.port());
-  RawClient idle = RawClient::Validated(server.port());  // asks nothing, so nothing waits for it
+  RawClient idle = RawClient::Validated(server.port());  // nothing is queued for it
   other.Send(SetBytes("/k", std::string(8 * kMebibyte, 'v')));
   other.Settle();
   RawClient stalled = StingyClient(server.port());
@@ -254,7 +253,7 @@ TEST(SlowClientsTest, Item120_AClientThatReadsSlowlyIsNotClosed) {
   std::string requests;
   for (size_t i = 0; i < kReplies; ++i) requests += GetBytes("/k");
   slow.Send(requests);
-  // A steady trickle that takes longer than a client may take nothing at all.
+  // A steady trickle that takes longer than a client may read nothing at all.
   constexpr size_t kTotal = kReplies * (8 + 8 * kMebibyte);
   const Stopwatch watch;
   for (size_t got = 0; got < kTotal;) {
@@ -286,8 +285,8 @@ TEST(SlowClientsTest, Item117_ARequestThatStopsHalfWayIsWaitedFor) {
   const std::string request = SetBytes("/k", "finished after all");
   RawClient slow = RawClient::Validated(server.port());
   slow.Send(request.substr(0, 15));
-  // Two clients that are closed for their silence, one after the other: the time for a handshake
-  // has passed twice, and stall_max, which limits requests, has not.
+  // Two clients are closed for their silence, one after the other. The time for a handshake has
+  // passed twice, and stall_max, which limits requests, has not.
   for (int i = 0; i < 2; ++i) EXPECT_EQ(RawClient(server.port()).ReceiveUntilClosed(), "");
   slow.Send(request.substr(15));
   EXPECT_EQ(slow.AskBlob(GetBytes("/k")), "finished after all");

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`muster status` as its users meet it: what each run is waiting for, in text and in JSON, once and watched."""
+"""`muster status` for its users: what each run is waiting for, in text and in JSON, once and watched."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from processes import MUSTER, Processes
 PATIENCE = 60
 NODE = r"127\.0\.0\.1_\d+_\d+"
 ROLES = ("participants", "waiting", "spares", "idle")
-HEARD = r"heard \d+\.\d s ago"
+LAST_SEEN = r"heard \d+\.\d s ago"
 
 
 class Status(Processes, unittest.TestCase):
@@ -21,15 +21,15 @@ class Status(Processes, unittest.TestCase):
         self.server, self.address = self.start_server()
 
     def node(self, *arguments, run="run", nodes="2", conf="", last_call="1", interval=20):
-        """One that stays in its round until the end of the test. Unless told otherwise, it need not say much to be
-        there: no machine is so busy that it seems late."""
+        """A node that stays in its round until the end of the test. By default its keep-alives are rare, so that it
+        never seems late on a busy machine."""
         conf = f"is_host=false,keep_alive_interval={interval}{conf}"
         return self.start("rendezvous", "--backend", "muster", "--endpoint", self.address, "--id", run, "--nodes",
                           nodes, "--last-call", last_call, "--hold", "600", "--conf", conf, *arguments,
                           stderr=subprocess.DEVNULL)
 
     def names(self, *nodes):
-        """As the server has them, once it has: address, process id, and a random number."""
+        """The names on the server, once they are there: address, process id, and a random number."""
         deadline = time.monotonic() + PATIENCE
         while True:
             members = [member["node"] for run in self.runs().values() for role in ROLES for member in run[role]]
@@ -54,7 +54,7 @@ class Status(Processes, unittest.TestCase):
         return {run["run"]: run for run in report["runs"]}
 
     def once(self, condition, run="run"):
-        """How the run stands, as soon as that is so."""
+        """The status of the run, as soon as the condition holds."""
         give_up = time.monotonic() + PATIENCE
         while True:
             stands = self.runs().get(run)
@@ -69,11 +69,11 @@ class Status(Processes, unittest.TestCase):
 
 
 class Once(Status):
-    def test_a_server_without_runs_says_so(self):
+    def test_a_server_without_runs_reports_it(self):
         self.assertEqual(self.text(), f"no runs at {self.address}\n")
         self.assertEqual(self.runs(), {})
 
-    def test_a_round_that_forms_says_who_is_there_and_how_many_are_not(self):
+    def test_a_round_that_forms_names_present_nodes_and_counts_missing_ones(self):
         node = self.node(nodes="2:3")
         stands = self.once(lambda run: run["participants"])
         name, = self.names(node)
@@ -84,11 +84,11 @@ class Once(Status):
         member, = stands["participants"]
         self.assertEqual((member["node"], member["addr"], member["connected"], member["late"]),
                          (name, "127.0.0.1", True, False))
-        self.assertNotIn("rank", member, "nobody has one yet")
+        self.assertNotIn("rank", member, "no node has one yet")
         self.assertRegex(self.text(), rf"^run 'run', round 0, forming: {re.escape(summary)}\n"
-                                      rf"  in  +{name} +{HEARD}\n$")
+                                      rf"  in  +{name} +{LAST_SEEN}\n$")
 
-    def test_a_last_call_says_how_long_it_lasts(self):
+    def test_a_last_call_shows_the_time_left(self):
         nodes = [self.node(nodes="2:3", last_call="600") for _ in range(2)]
         stands = self.once(lambda run: run["phase"] == "last call")
         self.assertEqual({member["node"] for member in stands["participants"]}, set(self.names(*nodes)))
@@ -97,7 +97,7 @@ class Once(Status):
         self.assertRegex(self.text(), rf"^run 'run', round 0, last call: round 0: 2 of 3 nodes are here "
                                       rf"\({NODE}, {NODE}\), enough to start; last call for the others, \d+ s left\n")
 
-    def test_a_complete_round_has_ranks_and_says_when_each_was_heard(self):
+    def test_a_complete_round_has_ranks_and_the_time_of_each_nodes_last_message(self):
         nodes = [self.node("--json", conf=f",rank_policy=label,label=host-{number}") for number in range(2)]
         ranks = dict(zip(self.names(*nodes), [json.loads(node.stdout.readline())["rank"] for node in nodes]))
         stands = self.once(lambda run: run["phase"] == "complete")
@@ -107,13 +107,13 @@ class Once(Status):
         self.assertEqual([member["label"] for member in stands["participants"]], ["host-0", "host-1"])
         for member in stands["participants"]:
             self.assertGreaterEqual(member["last_heard_seconds"], 0)
-            self.assertLess(member["last_heard_seconds"], PATIENCE, "else it would have been given up")
+            self.assertLess(member["last_heard_seconds"], PATIENCE, "otherwise it would have been declared lost")
         first, second = sorted(ranks, key=ranks.get)
         self.assertRegex(self.text(), rf"^run 'run', round 0, complete: in round 0 with 2 nodes\n"
-                                      rf"  rank 0  +{first} +{HEARD}, label host-0\n"
-                                      rf"  rank 1  +{second} +{HEARD}, label host-1\n$")
+                                      rf"  rank 0  +{first} +{LAST_SEEN}, label host-0\n"
+                                      rf"  rank 1  +{second} +{LAST_SEEN}, label host-1\n$")
 
-    def test_who_comes_too_late_waits_and_is_heard_all_the_time(self):
+    def test_a_late_node_waits_and_its_messages_are_received_all_the_time(self):
         nodes = [self.node(nodes="2:3", interval=1) for _ in range(2)]
         self.complete(*nodes)
         late = self.node(nodes="2:3", interval=1)
@@ -122,23 +122,23 @@ class Once(Status):
         self.assertEqual([member["node"] for member in stands["waiting"]], [name])
         self.assertEqual(stands["summary"], "in round 0 with 2 nodes; 1 node waits for the next round")
         self.assertRegex(self.text(), rf"^run 'run', round 0, complete: {stands['summary']}\n(  rank \d .*\n){{2}}"
-                                      rf"  waits  +{name} +{HEARD}\n$")
-        # What was heard becomes older until the next keep-alive, and is then new again.
-        def heard(run):
+                                      rf"  waits  +{name} +{LAST_SEEN}\n$")
+        # The age of the last message grows until the next keep-alive, and is then small again.
+        def received(run):
             return run["waiting"][0]["last_heard_seconds"]
-        before = heard(self.once(lambda run: heard(run) >= 0.05))
-        self.once(lambda run: heard(run) < before)
+        before = received(self.once(lambda run: received(run) >= 0.05))
+        self.once(lambda run: received(run) < before)
 
-    def test_who_finds_the_round_full_is_a_spare(self):
+    def test_a_node_that_finds_the_round_full_is_a_spare(self):
         nodes = [self.node() for _ in range(2)]
         self.complete(*nodes)
         name, = self.names(self.node())
         stands = self.once(lambda run: run["spares"])
         self.assertEqual([member["node"] for member in stands["spares"]], [name])
         self.assertEqual((len(stands["participants"]), stands["waiting"]), (2, []))
-        self.assertRegex(self.text(), rf"\n  spare  +{name} +{HEARD}\n$")
+        self.assertRegex(self.text(), rf"\n  spare  +{name} +{LAST_SEEN}\n$")
 
-    def test_a_closed_run_says_by_whom_and_why(self):
+    def test_a_closed_run_shows_which_node_closed_it_and_why(self):
         node = self.start("rendezvous", "--backend", "muster", "--endpoint", self.address, "--id", "run", "--hold", "0",
                           "--close", "--conf", "is_host=false,grace=600")
         self.assertEqual(node.wait(PATIENCE), 0)
@@ -159,11 +159,11 @@ class Once(Status):
             return next(member for member in run["participants"] if member["node"] == name)
         stands = self.once(lambda run: all(of(run, name)["late"] for name in names))
         self.assertEqual([of(stands, name)["connected"] for name in names], [True, False])
-        self.assertEqual(stands["phase"], "complete", "neither has been given up yet")
+        self.assertEqual(stands["phase"], "complete", "neither has been declared lost yet")
         text = self.text()
         self.assertRegex(text, r"^run 'run', round 0, complete: in round 0 with 2 nodes; not heard of lately: ")
-        self.assertRegex(text, rf"{names[0]} +{HEARD}, late\n")
-        self.assertRegex(text, rf"{names[1]} +{HEARD}, not connected\n")
+        self.assertRegex(text, rf"{names[0]} +{LAST_SEEN}, late\n")
+        self.assertRegex(text, rf"{names[1]} +{LAST_SEEN}, not connected\n")
 
     def test_a_run_whose_nodes_have_gone_is_remembered_as_empty(self):
         node = self.node(nodes="1", conf=",grace=0")
@@ -173,7 +173,7 @@ class Once(Status):
         self.assertEqual(stands["summary"], "no nodes: waiting for the first to come")
         self.assertEqual(self.text(), f"run 'run', round {stands['round']}, empty: {stands['summary']}\n")
 
-    def test_several_runs_are_told_apart_and_one_can_be_chosen(self):
+    def test_several_runs_are_separate_and_one_can_be_chosen(self):
         here, there = self.node(run="here"), [self.node(run="there") for _ in range(2)]
         self.complete(*there, run="there")
         self.once(lambda run: run["participants"], "here")
@@ -189,7 +189,7 @@ class Once(Status):
         self.assertEqual(missing.stdout, "")
         self.assertRegex(missing.stderr, rf"^muster: no run 'nowhere' at {self.address}: .*\n$")
 
-    def test_nobody_there_status_4_and_where(self):
+    def test_no_server_status_4_and_where(self):
         self.server.terminate()
         self.server.wait()
         missing = self.status("--timeout", "1", status=4)
@@ -215,7 +215,7 @@ class Watched(Status):
         self.assertGreaterEqual(time.monotonic() - began, 2, "a second between two of them")
         for head, member in blocks:
             self.assertEqual(head, "run 'run', round 0, complete: in round 0 with 1 node\n")
-            self.assertRegex(member, rf"^  rank 0  +{NODE} +{HEARD}\n$")
+            self.assertRegex(member, rf"^  rank 0  +{NODE} +{LAST_SEEN}\n$")
         self.assertNotIn("\x1b", self.stopped(watch))
 
     def test_a_run_may_be_watched_before_it_is_there_and_changes_show(self):

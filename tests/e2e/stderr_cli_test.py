@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A standard error that nobody reads: the long-running commands serve, join and end all the same."""
+"""An unread standard error: the long-running commands serve, join and end nevertheless."""
 
 import json
 import os
@@ -18,7 +18,7 @@ ADD = b"\x04"
 
 
 def full_pipe(test):
-    """Its reading end, and a writing end that takes nothing more."""
+    """A reading end, and a writing end that is full."""
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     try:
@@ -31,7 +31,7 @@ def full_pipe(test):
 
 
 class Client:
-    """Of the store, with a deadline for each answer."""
+    """A client of the store, with a deadline for each answer."""
 
     def __init__(self, port):
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
@@ -39,20 +39,20 @@ class Client:
 
     def add(self, key, delta):
         self.socket.sendall(ADD + struct.pack("<Q", len(key)) + key + struct.pack("<q", delta))
-        heard = b""
-        while len(heard) < 8:
-            part = self.socket.recv(8 - len(heard))
+        received = b""
+        while len(received) < 8:
+            part = self.socket.recv(8 - len(received))
             if not part:
                 raise AssertionError("the server has closed the connection")
-            heard += part
-        return struct.unpack("<q", heard)[0]
+            received += part
+        return struct.unpack("<q", received)[0]
 
     def close(self):
         self.socket.close()
 
 
 def offend(port):
-    """A client that the server logs a line about, and has closed when this returns."""
+    """A client that the server logs a line about, and has disconnected when this returns."""
     with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as stranger:
         stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")
         try:
@@ -74,7 +74,7 @@ class Serve(Processes, unittest.TestCase):
         self.addCleanup(made.close)
         return made
 
-    def test_service_goes_on_and_sigterm_ends_it_with_0(self):
+    def test_service_continues_and_sigterm_ends_it_with_0(self):
         before = [self.client() for _ in range(4)]
         for turn in range(1, 20):
             offend(self.port)
@@ -84,14 +84,14 @@ class Serve(Processes, unittest.TestCase):
         self.server.send_signal(signal.SIGTERM)
         self.assertEqual(self.server.wait(PATIENCE), 0)
 
-    def test_its_lines_come_once_somebody_reads(self):
+    def test_its_lines_come_once_a_reader_reads(self):
         offend(self.port)
-        heard = b""
-        while b"starts with byte" not in heard:
+        received = b""
+        while b"starts with byte" not in received:
             part = os.read(self.reading, 65536)
-            self.assertTrue(part, heard[-200:])
-            heard += part
-        last = heard.decode().splitlines()[-1].lstrip("x")
+            self.assertTrue(part, received[-200:])
+            received += part
+        last = received.decode().splitlines()[-1].lstrip("x")
         self.assertRegex(last, r"^\S+Z warning closed 127\.0\.0\.1:\d+: starts with byte 71, not with VALIDATE$")
 
     def test_a_reader_that_goes_away_does_not_end_it(self):
@@ -110,21 +110,21 @@ class Serve(Processes, unittest.TestCase):
 
 
 class Journal:
-    """What a node prints about itself, with a deadline for each line."""
+    """A node's journal, with a deadline for each line."""
 
     def __init__(self, node):
         self.node = node
-        self.heard = b""
+        self.received = b""
 
     def line(self):
         def whole():
             ready, _, _ = select.select([self.node.stdout], [], [], 0)
             if ready:
-                self.heard += os.read(self.node.stdout.fileno(), 65536)
-            return b"\n" in self.heard
+                self.received += os.read(self.node.stdout.fileno(), 65536)
+            return b"\n" in self.received
 
         eventually(whole, "the node prints a line")
-        line, self.heard = self.heard.split(b"\n", 1)
+        line, self.received = self.received.split(b"\n", 1)
         return json.loads(line)
 
     def round(self):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`muster store` as its users meet it: words byte for byte, prompt and pipe, exit statuses, messages."""
+"""`muster store` for its users: arguments byte for byte, prompt and pipe, exit statuses, messages."""
 
 import json
 import os
@@ -39,11 +39,11 @@ class StoreCommand(unittest.TestCase):
         self.assertEqual((result.returncode, result.stderr), (0, ""), result)
         return result.stdout.removesuffix("\n")
 
-    def fails(self, status, *words, says=(), **more):
+    def fails(self, status, *words, mentions=(), **more):
         result = self.muster(*words, **more)
         self.assertEqual(result.returncode, status, result)
         self.assertEqual(result.stderr.count("\n"), 1, f"one clear message: {result.stderr}")
-        for part in says:
+        for part in mentions:
             self.assertIn(part, result.stderr)
         return result
 
@@ -74,12 +74,12 @@ class Words(StoreCommand):
     def test_flags_may_stand_before_and_behind_the_operation(self):
         self.assertEqual(json.loads(self.done("set", self.key, "v", "--json")), {"ok": True})
         self.assertEqual(json.loads(self.done("get", "--json", self.key, "--timeout=1")), {"value": "v"})
-        self.fails(TIMED_OUT, "get", f"{self.key}/never", "--timeout", "0.1", says=["100 ms"])
+        self.fails(TIMED_OUT, "get", f"{self.key}/never", "--timeout", "0.1", mentions=["100 ms"])
 
     def test_an_unknown_flag_is_named_and_two_dashes_are_offered(self):
-        self.fails(USAGE, "set", self.key, "--flag", says=["'--flag'", "'--'", "muster store --help"])
+        self.fails(USAGE, "set", self.key, "--flag", mentions=["'--flag'", "'--'", "muster store --help"])
 
-    def test_the_help_says_how_values_with_dashes_are_given(self):
+    def test_the_help_shows_how_values_with_dashes_are_given(self):
         self.assertIn("set KEY -- --flag", self.muster("--help").stdout)
 
     def test_a_single_dash_reads_standard_input(self):
@@ -92,19 +92,19 @@ class PromptAndPipe(StoreCommand):
         self.assertEqual(self.done(stdin=f"set {self.key} -\nget {self.key}\nappend {self.key} -\nget {self.key}\n"),
                          "ok\n-\nok\n--")
 
-    def test_words_in_a_pipe_arrive_as_they_are(self):
+    def test_arguments_in_a_pipe_arrive_unchanged(self):
         self.assertEqual(self.done(stdin=f"set {self.key} [1,2]\nget {self.key}\nset {self.key} --json\nget {self.key}"),
                          "ok\n[1,2]\nok\n--json")
 
     def test_the_status_is_that_of_the_last_operation_that_failed(self):
         pipe = ("--timeout", "0.1")
-        self.fails(TIMED_OUT, *pipe, stdin="get never\ncount\n", says=["'never'"])
-        self.fails(USAGE, *pipe, stdin="nonsense\ncount\n", says=["nonsense"])
-        self.fails(FAILED, *pipe, stdin=f"pop {self.key} now\ncount\n", says=["empty"])
+        self.fails(TIMED_OUT, *pipe, stdin="get never\ncount\n", mentions=["'never'"])
+        self.fails(USAGE, *pipe, stdin="nonsense\ncount\n", mentions=["nonsense"])
+        self.fails(FAILED, *pipe, stdin=f"pop {self.key} now\ncount\n", mentions=["empty"])
         for lines, status in (("nonsense\nget never\n", TIMED_OUT), ("get never\nnonsense\n", USAGE)):
             self.assertEqual(self.muster(*pipe, stdin=lines).returncode, status)
 
-    def test_the_help_says_what_a_pipe_ends_with(self):
+    def test_the_help_states_the_status_of_a_pipe(self):
         self.assertIn("last operation that failed", self.muster("--help").stdout)
 
     def test_a_server_that_hangs_up_on_one_line_serves_the_next(self):
@@ -126,18 +126,18 @@ class PromptAndPipe(StoreCommand):
 
 
 class Failures(StoreCommand):
-    def test_adding_to_a_text_says_what_may_be_wrong(self):
+    def test_adding_to_a_text_reports_what_may_be_wrong(self):
         self.done("set", self.key, "hello")
-        self.fails(FAILED, "add", self.key, "1", says=[self.address, "closed the connection", "not a number"])
-        self.fails(FAILED, "barrier", self.key, "1", says=["closed the connection", "not a number"])
+        self.fails(FAILED, "add", self.key, "1", mentions=[self.address, "closed the connection", "not a number"])
+        self.fails(FAILED, "barrier", self.key, "1", mentions=["closed the connection", "not a number"])
         self.assertEqual(self.done("get", self.key), "hello")
 
     def test_no_server_is_still_status_4(self):
         with socket.socket() as holder:
             holder.bind(("127.0.0.1", 0))
-            nobody = f"127.0.0.1:{holder.getsockname()[1]}"
+            no_server = f"127.0.0.1:{holder.getsockname()[1]}"
             for words in (("add", "n", "1"), ("ping",)):
-                self.fails(NO_SERVER, "--connect-timeout", "0.2", *words, server=nobody)
+                self.fails(NO_SERVER, "--connect-timeout", "0.2", *words, server=no_server)
 
     def test_missing_keys_are_counted(self):
         self.done("set", f"{self.key}/there", "")
@@ -146,19 +146,19 @@ class Failures(StoreCommand):
         two = self.fails(TIMED_OUT, "--timeout", "0.1", "wait", f"{self.key}/a", f"{self.key}/there", f"{self.key}/b")
         self.assertIn(f"keys '{self.key}/a', '{self.key}/b' did not come", two.stderr)
 
-    def test_times_that_cannot_be_meant_name_flag_and_range(self):
+    def test_invalid_times_name_flag_and_range(self):
         for flag in ("--timeout", "--connect-timeout"):
             for value in ("inf", "nan", "1e300", "-inf", "0", "-1", "0.0001", "soon", ""):
                 with self.subTest(flag=flag, value=value):
                     self.fails(USAGE, f"{flag}={value}" if value else flag, "" if not value else "ping",
-                               says=[flag, f"'{value}'", "0.001", "seconds"])
+                               mentions=[flag, f"'{value}'", "0.001", "seconds"])
         self.assertEqual(self.done("--timeout", "0.5", "--connect-timeout", "1e9", "ping"), "ok")
         self.assertEqual(self.done("--timeout", "1e9", "ping"), "ok")
 
-    def test_a_server_that_cannot_be_meant_names_the_flag(self):
+    def test_an_invalid_server_names_the_flag(self):
         for server in ("h:0", "h", "h:x", "h:70000", "::1:5"):
             with self.subTest(server=server):
-                result = self.fails(USAGE, "ping", server=server, says=["--server", f"'{server}'"])
+                result = self.fails(USAGE, "ping", server=server, mentions=["--server", f"'{server}'"])
                 self.assertNotIn("TcpStoreOptions", result.stderr)
 
     def test_output_that_cannot_be_written_is_a_failure(self):
@@ -199,11 +199,11 @@ class ForPrograms(StoreCommand):
         self.assertEqual([line.get("status", 0) for line in lines], [0, TIMED_OUT, USAGE, 0])
         self.assertEqual(result.returncode, USAGE)
 
-    def test_a_value_that_reads_json_asks_for_no_json(self):
+    def test_a_value_that_looks_like_the_flag_json_is_not_it(self):
         result = self.fails(USAGE, "count", "--", "--json")
         self.assertEqual(result.stdout, "")
 
-    def test_the_help_tells_programs_what_to_expect(self):
+    def test_the_help_states_what_programs_can_expect(self):
         for text in (self.muster("--help").stdout, subprocess.run([MUSTER, "--help"], capture_output=True, text=True,
                                                                   check=True).stdout):
             self.assertIn('{"error": ', text)
@@ -213,11 +213,11 @@ class SmallLimits(StoreCommand):
     serve_options = ("--value-bytes-max", "10", "--key-bytes-max", "60", "--reply-bytes-max", "100")
 
     def test_what_the_server_limits_is_named_when_it_hangs_up(self):
-        self.fails(FAILED, "set", "k", "x" * 11, says=["closed the connection", "--value-bytes-max"])
-        self.fails(FAILED, "get", "k" * 61, says=["closed the connection", "--key-bytes-max"])
+        self.fails(FAILED, "set", "k", "x" * 11, mentions=["closed the connection", "--value-bytes-max"])
+        self.fails(FAILED, "get", "k" * 61, mentions=["closed the connection", "--key-bytes-max"])
         for number in range(10):
             self.done("set", f"{number}" * 20, "v")
-        self.fails(FAILED, "keys", says=["closed the connection", "--reply-bytes-max"])
+        self.fails(FAILED, "keys", mentions=["closed the connection", "--reply-bytes-max"])
         self.assertEqual(self.done("count"), "10")
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A short fault campaign, and one that has something to find. The long ones are `make torture`'s."""
+"""A short fault campaign, and some that must find a violation. `make torture` plays the long ones."""
 
 import os
 import re
@@ -18,22 +18,21 @@ LAB = os.path.join(os.environ["MUSTER_SOURCE_DIR"], "lab")
 SEED = os.environ.get("MUSTER_SEED", "673")  # all kinds of faults, spares, and an end
 MINUTES = "0.4"  # the last strike is played to its end, and healed
 
-# The program, except that what its nodes, or launchers and workers, say is edited.
-LIAR = """#!/bin/bash
+# The program, with an edited output of its nodes, or of its launchers and workers.
+FALSE_REPORTS = """#!/bin/bash
 if [[ $1 == {command} ]]; then
   exec {muster} "$@" > >(exec sed -u '{edit}')
 fi
 exec {muster} "$@"
 """
-EVERYBODY_HAS_RANK_0 = 's/"rank": *[0-9]*/"rank":0/'
-NOBODY_SAYS_WHO_WAS_LOST = '/"member_lost"/d'  # but all go on to the next round
+ALL_HAVE_RANK_0 = 's/"rank": *[0-9]*/"rank":0/'
+LOSSES_ARE_NOT_REPORTED = '/"member_lost"/d'  # but all join the next round
 A_NODE_IS_KILLED_SEED = "74"  # in the first strike, and nothing else happens then
 ETCD_SEED = os.environ.get("MUSTER_SEED", "1")  # members die, stand still and are cut off
 JOB_SEED = os.environ.get("MUSTER_SEED", "1")
-# AddressSanitizer keeps what is freed, up to 256 MB: of a node that looks for etcd in vain, 2 MB in a second. The
-# campaign would take that for a leak, and so the call stacks that it keeps of every allocation for ever. With these it
-# keeps enough to catch who uses freed memory at once. And it does not insist on
-# being loaded first: what moves the clocks has to be.
+# AddressSanitizer keeps freed memory, up to 256 MB (2 MB a second for a node that cannot reach etcd), and the call stack
+# of every allocation. The campaign would report both as leaks. With these options it keeps enough to find an early use
+# of freed memory. It also does not have to be loaded first: libfaketime, which changes the clocks, has to be.
 SANITIZER = ("quarantine_size_mb=1:thread_local_quarantine_size_kb=64:malloc_context_size=2:"
              "verify_asan_link_order=0")
 
@@ -67,37 +66,37 @@ class Torture(unittest.TestCase):
         self.assertRegex(done.stdout, r"\nepisodes \d+, strikes [1-9]")
         print(done.stdout)
 
-    def test_workers_that_share_a_rank_are_found_out(self):
-        found = self.found_of_a_liar(EVERYBODY_HAS_RANK_0, JOB_SEED, "job")
+    def test_workers_that_share_a_rank_are_found(self):
+        found = self.output_with_false_reports(ALL_HAVE_RANK_0, JOB_SEED, "job")
         self.assertIn("episode 1:\ntwo workers of one round have one rank\n", found)
 
-    def found_of_a_liar(self, edit, seed, store="muster"):
-        """What is said about it."""
+    def output_with_false_reports(self, edit, seed, store="muster"):
+        """The output of a campaign that finds the edited reports."""
         with tempfile.TemporaryDirectory() as folder:
-            liar = os.path.join(folder, "muster")
-            with open(liar, "w", encoding="utf-8") as script:
+            program = os.path.join(folder, "muster")
+            with open(program, "w", encoding="utf-8") as script:
                 command = "run" if store == "job" else "rendezvous"
-                script.write(LIAR.format(command=command, muster=MUSTER, edit=edit))
-            os.chmod(liar, stat.S_IRWXU)
-            done = self.campaign(liar, "--minutes", MINUTES, "--seed", seed, "--store", store)
+                script.write(FALSE_REPORTS.format(command=command, muster=MUSTER, edit=edit))
+            os.chmod(program, stat.S_IRWXU)
+            done = self.campaign(program, "--minutes", MINUTES, "--seed", seed, "--store", store)
         self.assertEqual(done.returncode, 1, done.stdout)
-        kept = re.search(r"what the processes said: (\S+)", done.stdout).group(1)
+        kept = re.search(r"output of the processes: (\S+)", done.stdout).group(1)
         self.assertTrue(os.path.exists(os.path.join(kept, "episode-1", "events.jsonl")), "it is kept, to be looked at")
         shutil.rmtree(kept)
         return done.stdout
 
-    def test_a_program_that_lies_is_found_out(self):
-        found = self.found_of_a_liar(EVERYBODY_HAS_RANK_0, SEED)
+    def test_a_program_with_false_reports_is_found(self):
+        found = self.output_with_false_reports(ALL_HAVE_RANK_0, SEED)
         self.assertIn(f"VIOLATION, seed {SEED}, episode 1:\ntwo nodes of one round have one rank\n", found)
 
-    def test_a_program_that_keeps_a_loss_to_itself_is_found_out(self):
-        found = self.found_of_a_liar(NOBODY_SAYS_WHO_WAS_LOST, A_NODE_IS_KILLED_SEED)
-        self.assertRegex(found, r"episode 1:\na member was not told of a loss within .* s\n.* killed .*\n.* joining ")
+    def test_a_program_that_does_not_report_a_loss_is_found(self):
+        found = self.output_with_false_reports(LOSSES_ARE_NOT_REPORTED, A_NODE_IS_KILLED_SEED)
+        self.assertRegex(found, r"episode 1:\na member was not notified of a loss within .* s\n.* killed .*\n.* joining ")
 
-    def test_members_are_told_of_a_loss(self):
+    def test_members_are_notified_of_a_loss(self):
         done = self.campaign(MUSTER, "--minutes", "0.1", "--seed", A_NODE_IS_KILLED_SEED, "--store", "muster")
         self.assertEqual(done.returncode, 0, done.stdout)
-        self.assertRegex(done.stdout, r"\nlosses, by what each other member heard: told [1-9]")
+        self.assertRegex(done.stdout, r"\nlosses, by what each other member received: notified [1-9]")
 
     def test_a_campaign_that_is_interrupted_leaves_nothing_behind(self):
         self.campaign(MUSTER, "--minutes", "0")  # whether there can be one
@@ -105,13 +104,13 @@ class Torture(unittest.TestCase):
             campaign = subprocess.Popen([sys.executable, "-m", "torture", "--muster", MUSTER, "--seed", SEED],
                                         cwd=LAB, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                         env={**os.environ, "TMPDIR": folder})
-            said = []
+            printed = []
             for line in campaign.stdout:
-                said.append(line)
+                printed.append(line)
                 if "strike 1" in line:
                     campaign.send_signal(signal.SIGTERM)
             campaign.stdout.close()
-            self.assertEqual(campaign.wait(), 130, said)
+            self.assertEqual(campaign.wait(), 130, printed)
             self.assertEqual(os.listdir(folder), [])
             self.assertNotIn(folder, self.output("mount"))
         self.assertNotIn(f"muster-torture-{campaign.pid}-", self.output("ip", "netns", "list"))

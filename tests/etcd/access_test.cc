@@ -22,9 +22,9 @@ class EtcdTlsTest : public EtcdTest {
     ours_.Issue("client");
     access_ = {.endpoints = {},
                .tls = true,
-               .ca_file = ours_.ca(),
-               .cert_file = ours_.cert("client"),
-               .key_file = ours_.key("client")};
+               .cacert = ours_.ca(),
+               .cert = ours_.cert("client"),
+               .key = ours_.key("client")};
   }
 
   ClusterOptions Options(const std::string& server = "server") const {
@@ -35,8 +35,8 @@ class EtcdTlsTest : public EtcdTest {
                         "--insecure-skip-tls-verify"}};
   }
 
-  /// Every call with this access fails at once, permanently. Returns the message.
-  static std::string Refused(const EtcdCluster& cluster, EtcdAccess access) {
+  /// Every call with this access fails at once and permanently. Returns the message.
+  static std::string Refused(const EtcdCluster& cluster, EtcdOptions access) {
     access.endpoints = cluster.endpoints();
     TestClient test_client(access);
     const Stopwatch watch;
@@ -53,7 +53,7 @@ class EtcdTlsTest : public EtcdTest {
   }
 
   Certificates ours_;
-  EtcdAccess access_;
+  EtcdOptions access_;
 };
 
 TEST_F(EtcdTlsTest, WithItsCertificateAClientGetsIn) {
@@ -69,7 +69,7 @@ TEST_F(EtcdTlsTest, WithItsCertificateAClientGetsIn) {
 TEST_F(EtcdTlsTest, AServerOfAnotherAuthorityIsNotTrusted) {
   const EtcdCluster cluster(Options());
   const Certificates others("somebody else");
-  access_.ca_file = others.ca();
+  access_.cacert = others.ca();
   EXPECT_THAT(Refused(cluster, access_), ::testing::HasSubstr("its certificate is not accepted"));
 }
 
@@ -89,27 +89,28 @@ TEST_F(EtcdTlsTest, AClientOfAnotherAuthorityIsRefused) {
   const EtcdCluster cluster(Options());
   Certificates others("somebody else");
   others.Issue("client");
-  access_.cert_file = others.cert("client");
-  access_.key_file = others.key("client");
+  access_.cert = others.cert("client");
+  access_.key = others.key("client");
   EXPECT_THAT(Refused(cluster, access_), ::testing::HasSubstr("our certificate"));
 }
 
 TEST_F(EtcdTlsTest, AnExpiredClientIsRefused) {
   const EtcdCluster cluster(Options());
   ours_.Issue("late", -1);
-  access_.cert_file = ours_.cert("late");
-  access_.key_file = ours_.key("late");
+  access_.cert = ours_.cert("late");
+  access_.key = ours_.key("late");
   EXPECT_THAT(Refused(cluster, access_), ::testing::HasSubstr("our certificate"));
 }
 
 TEST_F(EtcdTlsTest, AClientWithoutACertificateIsRefused) {
   const EtcdCluster cluster(Options());
-  access_.cert_file.clear();
-  access_.key_file.clear();
+  access_.cert.clear();
+  access_.key.clear();
   EXPECT_THAT(Refused(cluster, access_), ::testing::HasSubstr("none was given"));
 }
 
-// The next two may also be a proxy whose server is not up yet: not permanent, with a hint.
+// In the next two tests a proxy may be there whose server is not up yet: not permanent, with a
+// hint.
 TEST_F(EtcdTlsTest, AServerWithoutTlsIsUnavailableWithAHint) {
   const EtcdCluster cluster;
   access_.endpoints = cluster.endpoints();
@@ -142,15 +143,15 @@ TEST(EtcdHintTest, OutlastsAnAttemptThatHadNoTimeLeft) {
 TEST_F(EtcdTlsTest, FilesThatCannotBeReadAreNamedAtOnce) {
   auto thread = *UvThread::Open();
   access_.endpoints = {{"127.0.0.1", 1}};
-  access_.ca_file = "/no/such/file.pem";
+  access_.cacert = "/no/such/file.pem";
   const auto no_file = ConnectEtcd(access_, thread->loop());
   ASSERT_FALSE(no_file);
   EXPECT_EQ(no_file.error().code, Code::kInvalid);
   EXPECT_THAT(no_file.error().message, ::testing::HasSubstr("/no/such/file.pem"));
-  access_.ca_file = ours_.ca();
-  access_.key_file.clear();
+  access_.cacert = ours_.ca();
+  access_.key.clear();
   EXPECT_EQ(ConnectEtcd(access_, thread->loop()).error().code, Code::kInvalid);
-  EXPECT_EQ(ConnectEtcd({}, thread->loop()).error().code, Code::kInvalid);
+  EXPECT_EQ(ConnectEtcd({.endpoints = {}}, thread->loop()).error().code, Code::kInvalid);
 }
 
 /// A server with users: root, and "reader" with the password "secret", which has all permissions
@@ -173,7 +174,7 @@ class EtcdUserTest : public EtcdTest {
   }
 
   std::unique_ptr<EtcdCluster> cluster_;
-  EtcdAccess access_;
+  EtcdOptions access_;
 };
 
 TEST_F(EtcdUserTest, AUserGetsInWhereItMay) {
@@ -213,7 +214,7 @@ TEST_F(EtcdUserTest, AWrongPasswordIsRefused) {
   EXPECT_EQ(watcher.end()->code, Code::kInvalid);
 }
 
-TEST_F(EtcdUserTest, NobodyIsRefused) {
+TEST_F(EtcdUserTest, AnAccessWithoutAUserIsRefused) {
   access_.user.clear();
   TestClient test_client(access_);
   const auto put = test_client.Put("free/k", "v");
@@ -272,7 +273,7 @@ using EtcdAccessTest = EtcdTest;
 
 TEST_F(EtcdAccessTest, AUserIsWelcomeWhereThereAreNone) {
   const EtcdCluster cluster;
-  EtcdAccess access = cluster.access();
+  EtcdOptions access = cluster.access();
   access.user = "anybody";
   access.password = "x";
   TestClient test_client(access);

@@ -101,7 +101,7 @@ TEST_F(EtcdClientTest, KeysGoWithTheirLease) {
   EXPECT_EQ(test_client.Value("k"), "(none)");
 }
 
-TEST_F(EtcdClientTest, ALeaseThatNobodyKeepsAliveExpires) {
+TEST_F(EtcdClientTest, ALeaseWithoutKeepAliveExpires) {
   const EtcdCluster cluster;
   TestClient test_client(cluster.access());
   const auto lease = test_client.Grant(1s);
@@ -150,13 +150,13 @@ TEST_F(EtcdClientTest, LargeAnswersArrive) {
   EXPECT_EQ(read->results.at(0).pairs.size(), 8u);
 }
 
-TEST_F(EtcdClientTest, NobodyThereIsUnavailableWithinItsPatience) {
-  const Endpoint nobody{"127.0.0.1", QuietPort()};
-  TestClient test_client({.endpoints = {nobody, {"127.0.0.1", QuietPort()}}});
+TEST_F(EtcdClientTest, AnAbsentServerIsUnavailableWithinTheTimeout) {
+  const HostAndPort no_server{"127.0.0.1", QuietPort()};
+  TestClient test_client({.endpoints = {no_server, {"127.0.0.1", QuietPort()}}});
   const Stopwatch watch;
   const Error put = test_client.Put("k", "v", 0, 500ms).error();
   EXPECT_EQ(put.code, Code::kUnavailable) << put.message;
-  EXPECT_NE(put.message.find("127.0.0.1:" + std::to_string(nobody.port)), std::string::npos)
+  EXPECT_NE(put.message.find("127.0.0.1:" + std::to_string(no_server.port)), std::string::npos)
       << put.message;
   EXPECT_NE(put.message.find("refused"), std::string::npos) << put.message;
   const Error kept = test_client.KeepAlive(1, 500ms).error();
@@ -167,7 +167,8 @@ TEST_F(EtcdClientTest, NobodyThereIsUnavailableWithinItsPatience) {
 TEST_F(EtcdClientTest, DeadEndpointsAreSteppedOver) {
   const EtcdCluster cluster;
   TestClient test_client(
-      {.endpoints = {{"127.0.0.1", QuietPort()}, cluster.endpoint(0), {"127.0.0.1", QuietPort()}}});
+      {.endpoints = {
+           {"127.0.0.1", QuietPort()}, cluster.endpoints()[0], {"127.0.0.1", QuietPort()}}});
   for (int i = 0; i < 5; ++i) {
     const auto put = test_client.Put("k" + std::to_string(i), "v");
     ASSERT_TRUE(put) << put.error().message;

@@ -87,13 +87,13 @@ Endpoint EtcdCluster::endpoint(int member) const {
   return {"127.0.0.1", members_.at(static_cast<size_t>(member)).client_port};
 }
 
-std::vector<Endpoint> EtcdCluster::endpoints() const {
-  std::vector<Endpoint> all;
-  for (int i = 0; i < options_.members; ++i) all.push_back(endpoint(i));
+std::vector<HostAndPort> EtcdCluster::endpoints() const {
+  std::vector<HostAndPort> all;
+  for (int i = 0; i < options_.members; ++i) all.push_back({endpoint(i).host, endpoint(i).port});
   return all;
 }
 
-EtcdAccess EtcdCluster::access() const { return {.endpoints = endpoints()}; }
+EtcdOptions EtcdCluster::access() const { return {.endpoints = endpoints()}; }
 
 std::string EtcdCluster::InitialCluster() const {
   std::string all;
@@ -150,7 +150,7 @@ void EtcdCluster::Restore(int member) const {
 void EtcdCluster::Signal(int member, int signal) {
   const pid_t pid = members_.at(static_cast<size_t>(member)).process->pid();
   if (kill(pid, signal) != 0) throw std::runtime_error("etcd cannot be signalled");
-  // Its threads stop one after the other, on a busy machine within 20 ms, in which it can still
+  // Its threads stop one after the other. On a busy machine this takes 20 ms, in which it can still
   // answer.
   siginfo_t stopped{};
   if (signal == SIGSTOP && waitid(P_PID, static_cast<id_t>(pid), &stopped, WSTOPPED) != 0)
@@ -160,8 +160,8 @@ void EtcdCluster::Signal(int member, int signal) {
 bool EtcdCluster::IsHealthy() const {
   std::vector<std::string> words = {"etcdctl", "--endpoints", "", "--dial-timeout=2s",
                                     "--command-timeout=3s"};
-  for (const Endpoint& each : endpoints())
-    words[2] += Concat(words[2].empty() ? "" : ",", Scheme(), "://", each.ToString());
+  for (const auto& [host, port] : endpoints())
+    words[2] += Concat(words[2].empty() ? "" : ",", Scheme(), "://", host, ":", port);
   words.insert(words.end(), options_.etcdctl.begin(), options_.etcdctl.end());
   words.insert(words.end(), {"endpoint", "health"});
   return RunCommand(words).status == 0;

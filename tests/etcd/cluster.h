@@ -7,8 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "base/endpoint.h"
 #include "contracts/need.h"
-#include "etcd/etcd_port.h"
+#include "muster/etcd.h"
 #include "support/child_process.h"
 #include "support/temp_dir.h"
 
@@ -40,22 +41,22 @@ class EtcdCluster {
   EtcdCluster(const EtcdCluster&) = delete;
   EtcdCluster& operator=(const EtcdCluster&) = delete;
 
-  std::vector<Endpoint> endpoints() const;
+  std::vector<HostAndPort> endpoints() const;
   Endpoint endpoint(int member) const;
-  /// Of all members; without TLS and user.
-  EtcdAccess access() const;
+  /// For all members; without TLS and user.
+  EtcdOptions access() const;
 
   void Kill(int member);
-  /// With the same ports and data.
+  /// Restarts it with the same ports and data.
   void Start(int member);
-  /// Of a member that is killed: keeps a copy of its data, or puts it back.
+  /// For a killed member: keeps a copy of its data, or puts it back.
   void BackUp(int member) const;
   void Restore(int member) const;
-  /// After SIGSTOP it has stopped.
+  /// After SIGSTOP, returns when it has stopped.
   void Signal(int member, int signal);
   bool IsHealthy() const;
 
-  /// Runs etcdctl; throws if it fails. Its output.
+  /// Runs etcdctl; throws if it fails. Returns its output.
   std::string Control(const std::vector<std::string>& words) const;
   /// The logs of all members, for a test that fails.
   std::string Logs() const;

@@ -36,7 +36,7 @@ void EachInTurn(EtcdCluster& cluster, Watched& watched,
   for (int member = 0; member < 3; ++member) {
     disturb(member);
     const std::string value = "after " + std::to_string(member);
-    // If the answer is lost with its member, read whether the write happened.
+    // If the answer is lost with its member, a read shows whether the write happened.
     ASSERT_TRUE(EventuallyTrue([&] {
       return watched.test_client.Put("k", value, 0, 5s).has_value() ||
              watched.test_client.Value("k") == value;
@@ -49,7 +49,7 @@ void EachInTurn(EtcdCluster& cluster, Watched& watched,
     repair(member);
     ASSERT_TRUE(EventuallyTrue([&] { return cluster.IsHealthy(); }));
   }
-  // Every change once: the number of changes is that of revisions. Equal neighbours are repeated
+  // Every change comes once: there are as many changes as revisions. Equal neighbours are repeated
   // writes.
   const auto history = watched.test_client.Read({.begin = "k"});
   ASSERT_TRUE(history) << history.error().message;
@@ -92,7 +92,7 @@ TEST_F(EtcdFailoverTest, ALeaseIsKeptAliveAcrossMembers) {
   EXPECT_EQ(test_client.Value("k"), "v");
 }
 
-TEST_F(EtcdFailoverTest, ReadsGoOnWhenTheMemberStops) {
+TEST_F(EtcdFailoverTest, ReadsContinueWhenTheMemberStops) {
   EtcdCluster cluster({.members = 3});
   TestClient test_client(cluster.access());
   ASSERT_TRUE(test_client.Put("k", "v"));

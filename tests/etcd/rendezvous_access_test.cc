@@ -28,8 +28,8 @@ EtcdRendezvousOptions OptionsFor(const EtcdCluster& cluster) {
 }
 
 std::string RefusalOf(const EtcdRendezvousOptions& options) {
-  EtcdRendezvousHandler node(options);
-  return ErrorOf<RendezvousConnectionError>([&] { node.NextRendezvous(); });
+  const RendezvousHandlerPtr node = CreateEtcdHandler(options);
+  return ErrorOf<RendezvousConnectionError>([&] { node->NextRendezvous(); });
 }
 
 using EtcdRendezvousTlsTest = EtcdTest;
@@ -48,7 +48,7 @@ TEST_F(EtcdRendezvousTlsTest, OnlyWithItsCertificateANodeGetsIn) {
   options.etcd.cacert = ours.ca();
   options.etcd.cert = ours.cert("client");
   options.etcd.key = ours.key("client");
-  const RendezvousInfo info = EtcdRendezvousHandler(options).NextRendezvous();
+  const RendezvousInfo info = CreateEtcdHandler(options)->NextRendezvous();
   EXPECT_EQ(info.world_size, 1);
   info.store->Set("k", "v");
   EXPECT_EQ(info.store->Get("k"), "v");
@@ -80,7 +80,7 @@ TEST_F(EtcdRendezvousUserTest, OnlyAUserWithItsRightsGetsIn) {
   options.etcd.prefix = "/jobs";
   options.etcd.user = "node";
   options.etcd.password = "secret";
-  EXPECT_EQ(EtcdRendezvousHandler(options).NextRendezvous().world_size, 1);
+  EXPECT_EQ(CreateEtcdHandler(options)->NextRendezvous().world_size, 1);
 
   EtcdRendezvousOptions elsewhere = options;
   elsewhere.etcd.prefix = "/other";

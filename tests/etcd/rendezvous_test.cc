@@ -10,15 +10,15 @@
 
 #include "base/text.h"
 #include "etcd/cluster.h"
+#include "etcd/etcd_handler.h"
 #include "etcd/grpc/grpc_etcd.h"
 #include "etcd/test_client.h"
-#include "muster/etcd_rendezvous.h"
 #include "muster/rendezvous_error.h"
 #include "os/ports/system.h"
 #include "rendezvous/agreement.h"
 #include "support/errors.h"
 #include "support/eventually.h"
-#include "support/wish.h"
+#include "support/interruption_request.h"
 
 namespace muster::test {
 namespace {
@@ -26,7 +26,7 @@ namespace {
 using std::chrono::milliseconds;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using HandlerPtr = std::unique_ptr<EtcdRendezvousHandler>;
+using HandlerPtr = RendezvousHandlerPtr;
 using EventKind = MembershipEvent::Kind;
 
 class EtcdRendezvousTest : public EtcdTest {
@@ -45,15 +45,13 @@ class EtcdRendezvousTest : public EtcdTest {
                                   .last_call = milliseconds(300),
                                   .keep_alive_max_attempt = keep_alive_max_attempt,
                                   .join_timeout = kPatience};
-    options.etcd.endpoints.clear();
-    for (const Endpoint& each : cluster->endpoints())
-      options.etcd.endpoints.push_back({each.host, each.port});
+    options.etcd.endpoints = cluster->endpoints();
     return options;
   }
   std::vector<HandlerPtr> Nodes(int count, int64_t min_nodes, int64_t max_nodes) const {
     std::vector<HandlerPtr> nodes;
     for (int i = 0; i < count; ++i) {
-      nodes.push_back(std::make_unique<EtcdRendezvousHandler>(Options(min_nodes, max_nodes)));
+      nodes.push_back(CreateEtcdHandler(Options(min_nodes, max_nodes)));
     }
     return nodes;
   }
@@ -63,10 +61,10 @@ class EtcdRendezvousTest : public EtcdTest {
     for (size_t i = 0; i < nodes.size(); ++i) {
       if (nodes[i] && value.find(Concat('"', nodes[i]->node(), '"')) != value.npos) return i;
     }
-    ADD_FAILURE() << "nobody leads: " << value;
+    ADD_FAILURE() << "no node leads: " << value;
     return 0;
   }
-  static MembershipEvent EventOf(EtcdRendezvousHandler& node) {
+  static MembershipEvent EventOf(RendezvousHandler& node) {
     return node.AwaitEvent(kPatience).value();
   }
 
@@ -77,12 +75,12 @@ class EtcdRendezvousTest : public EtcdTest {
 
 TEST_F(EtcdRendezvousTest, ANodeThatWasInterruptedIsOutAndCanComeAgain) {
   auto nodes = Nodes(1, 2, 2);
-  Wish wish;
+  InterruptionRequest request;
   for (int i = 0; i < 2; ++i) {
-    wish.Withdraw();
-    Background<void> waiter(wish.Within([&] { nodes[0]->NextRendezvous(); }));
+    request.Withdraw();
+    Background<void> waiter(request.Within([&] { nodes[0]->NextRendezvous(); }));
     EXPECT_TRUE(EventuallyTrue([&] { return nodes[0]->DescribeWait().here == 1; }));
-    wish.Make();
+    request.Make();
     EXPECT_THAT(ErrorOf<InterruptedError>([&] { waiter.Result(); }),
                 AllOf(HasSubstr("'run'"), HasSubstr("interrupted after ")));
   }
@@ -108,7 +106,7 @@ TEST_F(EtcdRendezvousTest, NodesMeetAndShareAStore) {
 
 TEST_F(EtcdRendezvousTest, ANodeAndItsStoresShareOneClient) {
   std::atomic<int> clients = 0;
-  auto node = std::make_unique<EtcdRendezvousHandler>(
+  auto node = std::make_unique<EtcdHandler>(
       Options(1, 1),
       [&clients, access = cluster->access()](Loop& loop) {
         ++clients;
@@ -125,10 +123,25 @@ TEST_F(EtcdRendezvousTest, ANodeAndItsStoresShareOneClient) {
   EXPECT_EQ(stores[1]->Get("key"), "value") << "a store outlives its handler";
 }
 
+TEST_F(EtcdRendezvousTest, SurvivorsDoNotWaitForTheLastCall) {
+  std::vector<HandlerPtr> nodes;
+  for (int i = 0; i < 3; ++i) {
+    EtcdRendezvousOptions options = Options(2, 3);
+    options.last_call = 2 * kPatience;
+    nodes.push_back(CreateEtcdHandler(options));
+  }
+  NextOfAll(nodes);
+  nodes.pop_back();
+  const auto infos = NextOfAll(nodes);  // within kPatience
+  ExpectAgreement(infos);
+  EXPECT_EQ(infos[0].world_size, 2);
+  EXPECT_EQ(infos[0].round, 1);
+}
+
 TEST_F(EtcdRendezvousTest, ALateNodeIsWaitedFor) {
   auto nodes = Nodes(2, 2, 3);
   NextOfAll(nodes);
-  auto late = std::make_unique<EtcdRendezvousHandler>(Options(2, 3));
+  const HandlerPtr late = CreateEtcdHandler(Options(2, 3));
   const auto next = Next(*late);
   for (const HandlerPtr& node : nodes) {
     EXPECT_EQ(EventOf(*node).kind, EventKind::kNodesWaiting);
@@ -139,7 +152,7 @@ TEST_F(EtcdRendezvousTest, ALateNodeIsWaitedFor) {
   EXPECT_EQ(next->Result().round, 1);
 }
 
-TEST_F(EtcdRendezvousTest, WhoGoesIsMissedAndTheLeaderReplaced) {
+TEST_F(EtcdRendezvousTest, ALostNodeIsNoticedAndTheLeaderReplaced) {
   auto nodes = Nodes(3, 2, 3);
   NextOfAll(nodes);
   nodes.erase(nodes.begin() + static_cast<std::ptrdiff_t>(LeaderOf(nodes)));
@@ -149,15 +162,15 @@ TEST_F(EtcdRendezvousTest, WhoGoesIsMissedAndTheLeaderReplaced) {
   EXPECT_EQ(infos[0].round, 1);
 }
 
-TEST_F(EtcdRendezvousTest, ClosingIsToldAndEndsWithItsNodes) {
+TEST_F(EtcdRendezvousTest, ClosingIsReportedAndEndsWithItsNodes) {
   {
     const auto nodes = Nodes(2, 2, 2);
     NextOfAll(nodes);
     nodes[0]->SetClosed("enough");
     EXPECT_EQ(EventOf(*nodes[1]).kind, EventKind::kClosed);
     EXPECT_TRUE(nodes[1]->IsClosed());
-    EtcdRendezvousHandler late(Options(2, 2));
-    EXPECT_THAT(ErrorOf<RendezvousClosedError>([&] { late.NextRendezvous(); }),
+    const HandlerPtr late = CreateEtcdHandler(Options(2, 2));
+    EXPECT_THAT(ErrorOf<RendezvousClosedError>([&] { late->NextRendezvous(); }),
                 HasSubstr("enough"));
   }
   // Another run of the same name, with other settings.
@@ -167,13 +180,13 @@ TEST_F(EtcdRendezvousTest, ClosingIsToldAndEndsWithItsNodes) {
   EXPECT_EQ(infos[0].round, 1);
 }
 
-TEST_F(EtcdRendezvousTest, SpareTakesThePlaceOfWhoGoes) {
+TEST_F(EtcdRendezvousTest, ASpareTakesThePlaceOfANodeThatLeaves) {
   auto nodes = Nodes(2, 2, 2);
   NextOfAll(nodes);
-  EtcdRendezvousHandler spare(Options(2, 2));
-  const auto next = Next(spare);
+  const HandlerPtr spare = CreateEtcdHandler(Options(2, 2));
+  const auto next = Next(*spare);
   EXPECT_TRUE(EventuallyTrue(
-      [&] { return spare.DescribeWait().ToString().find("a spare") != std::string::npos; }));
+      [&] { return spare->DescribeWait().ToString().find("a spare") != std::string::npos; }));
   nodes.pop_back();
   EXPECT_EQ(EventOf(*nodes[0]).kind, EventKind::kMemberLost);
   const auto infos = NextOfAll(nodes);
@@ -181,18 +194,18 @@ TEST_F(EtcdRendezvousTest, SpareTakesThePlaceOfWhoGoes) {
   EXPECT_EQ(next->Result().world_size, 2);
 }
 
-TEST_F(EtcdRendezvousTest, WhoWaitsSaysForWhom) {
-  EtcdRendezvousHandler node(Options(2, 2));
-  const auto next = Next(node);
+TEST_F(EtcdRendezvousTest, AWaitingNodeReportsWhichNodesAreMissing) {
+  const HandlerPtr node = CreateEtcdHandler(Options(2, 2));
+  const auto next = Next(*node);
   EXPECT_TRUE(EventuallyTrue([&] {
-    return node.DescribeWait().ToString().find(
-               Concat("1 of 2 nodes are here (", node.node(), ")")) != std::string::npos;
-  })) << node.DescribeWait().ToString();
-  node.SetClosed("");
+    return node->DescribeWait().ToString().find(
+               Concat("1 of 2 nodes are here (", node->node(), ")")) != std::string::npos;
+  })) << node->DescribeWait().ToString();
+  node->SetClosed("");
   EXPECT_THROW(next->Result(), RendezvousClosedError);
 }
 
-TEST_F(EtcdRendezvousTest, EtcdIsStartedAnewWhileTheyWaitAndWhileTheyWork) {
+TEST_F(EtcdRendezvousTest, EtcdIsRestartedWhileNodesWaitAndWhileTheyWork) {
   keep_alive_max_attempt = 10;  // a busy machine takes seconds to start etcd
   auto nodes = Nodes(3, 3, 3);
   const auto first = Next(*nodes[0]);
@@ -214,25 +227,25 @@ TEST_F(EtcdRendezvousTest, EtcdIsStartedAnewWhileTheyWaitAndWhileTheyWork) {
   }
 }
 
-TEST_F(EtcdRendezvousTest, NobodyAnswers) {
+TEST_F(EtcdRendezvousTest, NoServerAnswers) {
   EtcdRendezvousOptions options = Options(1, 1);
   cluster.reset();
   options.join_timeout = milliseconds(500);
-  EtcdRendezvousHandler node(options);
-  EXPECT_THAT(ErrorOf<RendezvousConnectionError>([&] { node.NextRendezvous(); }),
-              AllOf(HasSubstr(node.node()), HasSubstr(options.etcd.ToString())));
+  const HandlerPtr node = CreateEtcdHandler(options);
+  EXPECT_THAT(ErrorOf<RendezvousConnectionError>([&] { node->NextRendezvous(); }),
+              AllOf(HasSubstr(node->node()), HasSubstr(options.etcd.ToString())));
 }
 
 TEST_F(EtcdRendezvousTest, HalfOfThemAreDead) {
   EtcdRendezvousOptions options = Options(1, 1);
   options.etcd.endpoints.insert(options.etcd.endpoints.begin(), {"127.0.0.1", QuietPort()});
-  EXPECT_EQ(EtcdRendezvousHandler(options).NextRendezvous().world_size, 1);
+  EXPECT_EQ(CreateEtcdHandler(options)->NextRendezvous().world_size, 1);
 }
 
 TEST_F(EtcdRendezvousTest, WhatOthersHaveWrittenThereIsNamed) {
   cluster->Control({"put", "/muster/run/run", "not ours"});
-  EtcdRendezvousHandler node(Options(1, 1));
-  EXPECT_THAT(ErrorOf<RendezvousStateError>([&] { node.NextRendezvous(); }),
+  const HandlerPtr node = CreateEtcdHandler(Options(1, 1));
+  EXPECT_THAT(ErrorOf<RendezvousStateError>([&] { node->NextRendezvous(); }),
               HasSubstr("/muster/run/run"));
 }
 

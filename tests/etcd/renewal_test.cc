@@ -23,16 +23,15 @@ class EtcdRenewalTest : public EtcdTest {
           return i;
       }
     }
-    throw std::runtime_error("nobody leads etcd:\n" + lines.str());
+    throw std::runtime_error("no member leads etcd:\n" + lines.str());
   }
 };
 
-// A member passes the renewal to its leader, and waits up to 7 s for the answer; later messages of
-// the stream wait behind it.
+// A member passes the renewal to its leader, and waits up to 7 s for the answer.
 TEST_F(EtcdRenewalTest, MembersThatWaitForALeaderWhichIsGoneAreNotWaitedFor) {
   EtcdCluster cluster({.members = 3});
   const int leader = LeaderOf(cluster);
-  EtcdAccess access = cluster.access();
+  EtcdOptions access = cluster.access();
   access.endpoints.erase(access.endpoints.begin() + leader);
   TestClient test_client(access);
   const auto lease = test_client.Grant(10s);

@@ -1,5 +1,5 @@
 // EtcdServer with the real program.
-#include "muster/etcd_server.h"
+#include "etcd/etcd_server.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,6 +10,7 @@
 #include <string>
 
 #include "etcd/test_client.h"
+#include "muster/error.h"
 #include "support/errors.h"
 
 namespace muster::test {
@@ -18,10 +19,10 @@ namespace {
 namespace fs = std::filesystem;
 using EtcdServerTest = EtcdTest;
 
-EtcdAccess AccessTo(const EtcdServer& server) {
-  EtcdAccess access;
+EtcdOptions AccessTo(const EtcdServer& server) {
+  EtcdOptions access{.endpoints = {}};
   for (const std::string& each : server.endpoints())
-    access.endpoints.push_back(*ParseHostPort(each));
+    access.endpoints.push_back(ParseRendezvousEndpoint(each, 0));
   return access;
 }
 
@@ -29,15 +30,15 @@ bool IsThere(int pid) { return kill(pid, 0) == 0; }
 
 TEST_F(EtcdServerTest, Rdzv159_StartsOnFreePortsServesItsVersionAndIsGoneAfterStop) {
   EtcdServer server;
-  EXPECT_EQ(server.port(), -1);
+  EXPECT_TRUE(server.endpoints().empty());
   server.Start();
-  ASSERT_GT(server.port(), 0);
-  EXPECT_EQ(server.host(), "localhost");
-  EXPECT_EQ(server.endpoint(), "localhost:" + std::to_string(server.port()));
-  const Ran version =
-      RunCommand({"etcdctl", "--endpoints", server.endpoint(), "endpoint", "status"});
+  ASSERT_EQ(server.endpoints().size(), 1u);
+  const std::string endpoint = server.endpoints().front();
+  EXPECT_EQ(ParseHostPort(endpoint)->host, "localhost");
+  EXPECT_GT(ParseHostPort(endpoint)->port, 0);
+  const Ran version = RunCommand({"etcdctl", "--endpoints", endpoint, "endpoint", "status"});
   EXPECT_EQ(version.status, 0) << version.output;
-  EXPECT_THAT(version.output, ::testing::HasSubstr(server.endpoint()));
+  EXPECT_THAT(version.output, ::testing::HasSubstr(endpoint));
   {
     TestClient test_client(AccessTo(server));
     EXPECT_TRUE(test_client.Put("k", "v"));
@@ -46,7 +47,6 @@ TEST_F(EtcdServerTest, Rdzv159_StartsOnFreePortsServesItsVersionAndIsGoneAfterSt
   EXPECT_TRUE(IsThere(pid));
   server.Stop();
   EXPECT_FALSE(IsThere(pid));
-  EXPECT_EQ(server.port(), -1);
   EXPECT_TRUE(server.endpoints().empty());
 }
 
@@ -96,7 +96,7 @@ TEST_F(EtcdServerTest, AProgramThatEndsIsQuoted) {
   const std::string why = ErrorOf<std::runtime_error>([&] { server.Start(seconds(20), 0); });
   EXPECT_THAT(why, ::testing::HasSubstr("no-such-flag"));
   EXPECT_THAT(why, ::testing::HasSubstr("exit status"));
-  EXPECT_EQ(server.port(), -1);
+  EXPECT_TRUE(server.endpoints().empty());
 }
 
 TEST_F(EtcdServerTest, AProgramThatIsNotThereIsNamed) {

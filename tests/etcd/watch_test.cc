@@ -1,4 +1,4 @@
-// Watches of a real etcd: every change once, whatever fails meanwhile.
+// Watches of a real etcd: every change once, despite failures.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -11,7 +11,7 @@ namespace {
 
 using EtcdWatchTest = EtcdTest;
 
-TEST_F(EtcdWatchTest, ChangesAreHeardOnceAndInOrder) {
+TEST_F(EtcdWatchTest, ChangesAreReceivedOnceAndInOrder) {
   const EtcdCluster cluster;
   TestClient test_client(cluster.access());
   const int64_t revision = test_client.Put("w/0", "before")->revision;
@@ -29,7 +29,7 @@ TEST_F(EtcdWatchTest, ChangesAreHeardOnceAndInOrder) {
   EXPECT_TRUE(watcher.troubles().empty());
 }
 
-TEST_F(EtcdWatchTest, ThePastIsHeardToo) {
+TEST_F(EtcdWatchTest, PastChangesAreReceivedToo) {
   const EtcdCluster cluster;
   TestClient test_client(cluster.access());
   const int64_t first = test_client.Put("k", "1")->revision;
@@ -38,7 +38,7 @@ TEST_F(EtcdWatchTest, ThePastIsHeardToo) {
   EXPECT_TRUE(watcher.HasReceived({"k=1", "k=2"}));
 }
 
-TEST_F(EtcdWatchTest, ManyWatchesShareAStream) {
+TEST_F(EtcdWatchTest, ManyWatchesOfOneClientAreServed) {
   const EtcdCluster cluster;
   TestClient test_client(cluster.access());
   const int64_t next = test_client.Put("x", "")->revision + 1;
@@ -54,7 +54,7 @@ TEST_F(EtcdWatchTest, ManyWatchesShareAStream) {
     EXPECT_TRUE(watchers[i]->HasReceived({"k" + std::to_string(i) + "=v"})) << i;
 }
 
-TEST_F(EtcdWatchTest, AWatchGoesOnAfterARestartOfTheServer) {
+TEST_F(EtcdWatchTest, AWatchContinuesAfterARestartOfTheServer) {
   EtcdCluster cluster;
   TestClient test_client(cluster.access());
   const int64_t next = test_client.Put("k", "0")->revision + 1;

@@ -1,5 +1,5 @@
-// Histories written down by hand: for every operation some that can be explained and some that
-// cannot, and every lie that a store could tell.
+// Handwritten histories: for every operation some that can be explained and some that cannot, and
+// every false answer that a store could give.
 #include "histories/checker.h"
 
 #include <gtest/gtest.h>
@@ -63,7 +63,7 @@ TEST(CheckerTest, EqualMomentsAreNoOrder) {
 }
 
 // ----------------------------------------------------------------------------------------------
-// what nobody knows
+// unknown outcomes
 
 TEST(CheckerTest, TheUnknownMayHappenLaterOrNever) {
   EXPECT_TRUE(IsLinearizable({Set("a").Unknown(0), Read("").At(5, 6)}));
@@ -103,7 +103,7 @@ TEST(CheckerTest, AnUnknownPopMayHaveFoundNothing) {
 // order of a session
 
 TEST(CheckerTest, ASessionSeesItsOwnWrites) {
-  // Nobody answers a SET: it ends with what is answered after it. The order holds all the same.
+  // A SET has no reply: the next answer after it ends it. The order holds nevertheless.
   EXPECT_TRUE(IsLinearizable({Set("a").At(0, 5).By(1, 0), Read("a").At(2, 5).By(1, 1)}));
   EXPECT_FALSE(IsLinearizable({Set("a").At(0, 5).By(1, 0), Read("").At(2, 5).By(1, 1)}));
 }
@@ -123,7 +123,7 @@ TEST(CheckerTest, TheUnknownOfASessionHappensInOrder) {
 }
 
 // ----------------------------------------------------------------------------------------------
-// each operation, and the lies about it
+// each operation, and false answers
 
 TEST(CheckerTest, Get_WaitsForTheKey) {
   EXPECT_TRUE(IsLinearizable({Get("a").At(0, 9), Set("a").At(5, 6)}));
@@ -196,14 +196,14 @@ TEST(CheckerTest, Append_KeepsEverythingInOneOrder) {
   }
 }
 
-TEST(CheckerTest, Delete_TellsWhetherThereWasOne) {
+TEST(CheckerTest, Delete_ReturnsWhetherThereWasOne) {
   EXPECT_TRUE(IsLinearizable({Set("a").At(0, 1), Delete(true).At(2, 3), Delete(false).At(4, 5),
                               CheckSaw(false).At(6, 7)}));
   EXPECT_FALSE(IsLinearizable({Delete(true).At(0, 1)}));
   EXPECT_FALSE(IsLinearizable({Set("a").At(0, 1), Delete(false).At(2, 3)}));
 }
 
-TEST(CheckerTest, Delete_OneThatOnlySaysSoIsFound) {
+TEST(CheckerTest, Delete_AFalseSuccessIsFound) {
   EXPECT_FALSE(IsLinearizable({Set("a").At(0, 1), Delete(true).At(2, 3), Get("a").At(4, 5)}));
 }
 
@@ -267,7 +267,7 @@ TEST(CheckerTest, Queue_ALostElementIsFound) {
   EXPECT_FALSE(IsLinearizable({Push("a").At(0, 1), QueueLen(0).At(2, 3)}));
 }
 
-TEST(CheckerTest, Queue_AnElementThatNobodyPoppedIsInTheWay) {
+TEST(CheckerTest, Queue_AnElementThatWasNotPoppedIsInTheWay) {
   const auto pops = [](bool with_unknown_pop) {
     History history = {Push("a").At(0, 1), Push("b").At(2, 3), TryPop("b").At(8, 9)};
     if (with_unknown_pop) history.push_back(Pop("").Unknown(4));
@@ -288,9 +288,9 @@ TEST(CheckerTest, Queue_APopWaitsForAnElement) {
   EXPECT_FALSE(IsLinearizable({Push("a").At(0, 1), Pop("").At(2, 9).EndedAs(Outcome::kTimedOut)}));
 }
 
-// The element of (3, 4) is kept for the pop that waits since 0; who looks sees it, who pops at (5,
-// 6) does not get it.
-TEST(CheckerTest, Queue_AnElementMayBeKeptForWhoWaits) {
+// The element of (3, 4) is reserved for the pop that waits since 0. Checks see it, and the pop at
+// (5, 6) does not get it.
+TEST(CheckerTest, Queue_AnElementMayBeReservedForAWaiter) {
   const History kept = {Push("a").At(3, 4), PopFoundNothing().At(5, 6), QueueLen(1).At(7, 8)};
   EXPECT_FALSE(IsLinearizable(kept));
   History with_waiter = kept;
@@ -301,7 +301,7 @@ TEST(CheckerTest, Queue_AnElementMayBeKeptForWhoWaits) {
   EXPECT_FALSE(IsLinearizable(with_late_waiter));
 }
 
-TEST(CheckerTest, Queue_WhatWasKeptIsFreeOnceItsClientAsksForSomethingElse) {
+TEST(CheckerTest, Queue_AReservedElementIsFreeOnceItsClientSendsAnotherRequest) {
   const auto waited = [](int64_t next) -> History {
     return {Push("a").At(0, 1), Wait().At(2, 3).By(1, 0), QueueLen(1).At(next, next + 1).By(1, 1),
             PopFoundNothing().At(10, 11)};
@@ -345,7 +345,7 @@ TEST(CheckerTest, Check_OfSeveralKeysIsOneLook) {
     operation.keys = {key};
     return operation;
   };
-  // x goes before y comes: they are never there together.
+  // x is deleted before y is set: they never exist at the same time.
   const History moved = {on("x", Set("a").At(0, 1)), on("x", Delete(true).At(2, 3)),
                          on("y", Set("a").At(4, 5))};
   for (const bool there : {false, true}) {
@@ -355,7 +355,7 @@ TEST(CheckerTest, Check_OfSeveralKeysIsOneLook) {
   }
 }
 
-TEST(CheckerTest, ASearchThatIsGivenUpSaysSo) {
+TEST(CheckerTest, ASearchThatReachedItsLimitReportsIt) {
   History history;
   for (int i = 0; i < 12; ++i) history.push_back(Append(std::to_string(i)).At(kBegin, kEnd));
   history.push_back(Get("nothing like it").At(200, 201));

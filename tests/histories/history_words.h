@@ -1,4 +1,4 @@
-// Words for writing histories down by hand: Set("k", "a").At(0, 10).
+// Functions to write histories by hand: Set("k", "a").At(0, 10).
 #pragma once
 
 #include <string>
@@ -9,8 +9,7 @@
 
 namespace muster::test {
 
-/// An operation that is done, unless it is said otherwise. Each has a session of its own until told
-/// By() whom it was called.
+/// An operation that is done, by default. Each has a session of its own until By() sets one.
 struct Called : Operation {
   Called(Kind a_kind, std::vector<std::string> its_keys) {
     static int sessions = 1'000;
@@ -42,7 +41,7 @@ struct Called : Operation {
     outcome = an_outcome;
     return std::move(*this);
   }
-  /// Called at `from`; nobody knows more.
+  /// Called at `from`, with unknown outcome.
   Called Unknown(int64_t from) && {
     called = from;
     returned = kNever;

@@ -1,5 +1,5 @@
-// The whole chain can fail: a server that lies is found, by the program, whatever the lie; the same
-// server without a lie is not accused.
+// The whole chain: the program finds every lie of a server, and accepts the same server without a
+// lie.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -17,13 +17,13 @@ TEST(ShrinkTest, OnlyTheContradictionIsLeft) {
 }
 
 TEST(ShrinkTest, AWriteThatWouldExplainWhatWasSeenIsKept) {
-  // Without the first write, the read would be out of thin air, which is not what is wrong here.
+  // Without the first write, the read would have an unknown value, which is not the violation here.
   const History history = {Set("a").At(0, 1), Delete(true).At(2, 3), Get("a").At(4, 5)};
   EXPECT_EQ(Shrink(history).size(), 3u);
 }
 
 TEST(ShrinkTest, TheOrderOfASessionIsPartOfTheContradiction) {
-  // What proves it is that the set came first, and nothing but the session says so.
+  // The proof is that the set came first, and only the session shows that.
   const History history = {Set("a").At(0, 9).By(1, 0), CheckSaw(true).At(1, 9).By(1, 1),
                            CompareSet("", "b", "b").At(2, 9).By(1, 2), Read("b").At(3, 9).By(1, 3)};
   const History shrunk = Shrink(history);
@@ -31,14 +31,14 @@ TEST(ShrinkTest, TheOrderOfASessionIsPartOfTheContradiction) {
   EXPECT_LE(shrunk.size(), 3u) << Describe(shrunk);
 }
 
-TEST(ShrinkTest, WhoWroteWhatWasSeenIsKept) {
-  // The session alone says that the delete was between the two.
+TEST(ShrinkTest, TheWriteOfASeenValueIsKept) {
+  // Only the session shows that the delete was between the two.
   const History history = {Set("a").At(0, 9).By(1, 0), Delete(true).At(0, 9).By(1, 1),
                            Get("a").At(0, 9).By(1, 2)};
   EXPECT_EQ(Shrink(history).size(), 3u);
 }
 
-TEST(ShrinkTest, WhatNobodyWroteStandsAlone) {
+TEST(ShrinkTest, AnUnwrittenValueStandsAlone) {
   const Operation doubled = Get("aa").At(4, 5);
   EXPECT_EQ(Shrink({Append("a").At(0, 1), CheckSaw(true).At(2, 3), doubled}), History{doubled});
 }

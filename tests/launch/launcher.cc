@@ -66,7 +66,7 @@ std::string Launcher::Filtered(int attempt, const char* stream) const {
 JobOptions Launcher::Job(const RendezvousHandler& handler, cli::WaitLine& wait_line) {
   Environment inherited{{"PATH", "/usr/bin:/bin"}, {"SEEN", folder_.File("")}};
   if (options_.has_watchdog) inherited["TORCHELASTIC_ENABLE_FILE_TIMER"] = "1";
-  // In a file: what is on the command line has its dollars replaced.
+  // In a file, because the launcher replaces dollars on the command line.
   const std::string script = folder_.File(options_.name + ".sh");
   WriteFile(script, options_.script);
   return {.command = {.script = "/bin/sh", .arguments = {script}, .no_python = true},
@@ -93,8 +93,8 @@ int Launcher::Run(const std::function<void()>& meanwhile) {
                                .filtered = {.out = true, .err = true},
                                .seed = 1});
   logs_ = logs.value().directory();
-  // What is sent to the process waits, as for all of its threads (SignalsHeld), for the watch
-  // below.
+  // Signals to the process wait, for all of its threads (SignalsHeld), until the watch below
+  // starts.
   Agent* agent = nullptr;
   auto processes = WorkerProcesses::Open([&agent](size_t worker, int64_t pid, int code) {
                      agent->OnWorkerEnded(worker, pid, code);
@@ -117,11 +117,11 @@ int Launcher::Run(const std::function<void()>& meanwhile) {
   {
     const cli::SignalWatch signals(SignalsHeld::Numbers(),
                                    [&](int signal) { driver.OnSignal(signal); });
-    std::thread beside(meanwhile ? meanwhile : [] {});
+    std::thread second(meanwhile ? meanwhile : [] {});
     status = driver.Run();
     wait_line.End();
     processes.reset();
-    beside.join();
+    second.join();
   }
   host.FinishOutput();
   host.RecordEnd("");

@@ -1,5 +1,5 @@
-// A launcher in this process: the parts that `muster run` introduces to each other
-// (src/cli/run.cc), with all of their threads, real workers, real signals and a real rendezvous.
+// A launcher in this process: the parts that `muster run` connects (src/cli/run.cc), with all of
+// their threads, real workers, real signals and a real rendezvous.
 #pragma once
 
 #include <signal.h>
@@ -16,8 +16,8 @@
 
 namespace muster::test {
 
-/// Make it before there are threads: SIGTERM and SIGINT, sent to this process, wait for its
-/// launcher. Those that came too late for it go with this object.
+/// Make it before there are threads. SIGTERM and SIGINT that are sent to this process wait for its
+/// launcher. Signals that come too late for it are dropped with this object.
 class SignalsHeld {
  public:
   SignalsHeld();
@@ -31,7 +31,8 @@ class SignalsHeld {
 };
 
 struct LauncherOptions {
-  std::string script{};  ///< What /bin/sh runs in each worker. It finds the test's folder in $SEEN.
+  std::string script{};  ///< The script that /bin/sh runs in each worker. The test's folder is in
+                         ///< $SEEN.
   std::string name = "launcher";  ///< Of its logs.
   std::string endpoint{};         ///< Where the nodes meet.
   int nodes_min = 1;
@@ -39,7 +40,7 @@ struct LauncherOptions {
   size_t workers = 2;
   int64_t max_restarts = 0;
   Duration grace = 10s;        ///< Between SIGTERM and SIGKILL.
-  Duration contact_max = 10s;  ///< For a rendezvous that is out of reach.
+  Duration contact_max = 10s;  ///< How long a rendezvous may be out of reach.
   bool has_watchdog = false;
   int join_seconds = 60;
 };
@@ -49,15 +50,15 @@ class Launcher {
   Launcher(LauncherOptions options, const TempDir& folder)
       : options_(std::move(options)), folder_(folder) {}
 
-  /// On the main thread; returns the exit status. `meanwhile` runs on a thread of its own from the
-  /// beginning, and must end by itself.
+  /// Call it on the main thread; returns the exit status. `meanwhile` runs on a thread of its own
+  /// from the beginning, and must end by itself.
   int Run(const std::function<void()>& meanwhile = {});
 
   // Afterwards.
   const std::vector<FailureRecord>& failures() const { return failures_; }
   int64_t restarts() const { return restarts_; }
   std::string said() const;
-  /// The lines of all workers' streams that were followed, of an attempt.
+  /// The followed lines of all workers' streams, of an attempt.
   std::string Filtered(int attempt, const char* stream) const;
 
  private:

@@ -1,6 +1,6 @@
-// The launcher's threads together, with real workers: the agent's, the attendant's in the
-// rendezvous, the one that shows output, the watchdog's, the one that reaps, and the one that heeds
-// signals. What they do is tested elsewhere; here ThreadSanitizer watches how.
+// The launcher's threads together, with real workers: the agent's, the rendezvous thread, the one
+// that shows output, the watchdog's, the one that reaps, and the one that handles signals. Other
+// tests check what they do; here ThreadSanitizer checks how.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -17,7 +17,7 @@
 #include "support/raw_socket.h"
 
 #ifdef __SANITIZE_THREAD__
-// A child that is killed, or that ends without a farewell, would take its reports with it.
+// A child that is killed, or that ends with _exit(), would lose its reports.
 extern "C" const char* __tsan_default_options() { return "halt_on_error=1"; }
 #endif
 
@@ -40,7 +40,7 @@ class LauncherTest : public ::testing::Test {
  protected:
   LauncherTest() : socket_(BindLoopback()) {}
 
-  /// From here on there are threads: whoever is to be forked has been.
+  /// From here on there are threads, so all forks have happened.
   void Serve() {
     server_ =
         std::make_unique<StoreServer>(StoreServerOptions{.listen_fd = socket_.fd, .threads = 2});
@@ -102,7 +102,7 @@ TEST_F(LauncherTest, ASignalEndsAllWorkers) {
   EXPECT_EQ(launcher.Run([&] {
     EXPECT_TRUE(AwaitWorkers(4));
     kill(getpid(), SIGTERM);
-    kill(getpid(), SIGINT);  // the second makes no difference, and may be the first to arrive
+    kill(getpid(), SIGINT);  // the second makes no difference, and may arrive first
   }),
             1);
   EXPECT_THAT(launcher.said(), ContainsRegex("SIG(TERM|INT) came"));
@@ -136,7 +136,7 @@ TEST_F(LauncherTest, AWorkerThatIgnoresTheSignalIsKilled) {
   EXPECT_EQ(launcher.failures()[1].code, -SIGKILL);
 }
 
-TEST_F(LauncherTest, TheWatchdogEndsWhoeverIsLateWhileOthersSetTimers) {
+TEST_F(LauncherTest, TheWatchdogEndsALateWorkerWhileOthersSetTimers) {
   Serve();
   LauncherOptions options = Options(R"sh(
     timer() {
@@ -171,7 +171,7 @@ TEST_F(LauncherTest, TwoLaunchersBeginAgainAfterAFailureAndEndTogether) {
   EXPECT_EQ(WorkersSeen(), 8);
 }
 
-TEST_F(LauncherTest, ALauncherGoesOnAloneWhenTheOtherIsKilled) {
+TEST_F(LauncherTest, ALauncherContinuesAloneWhenTheOtherIsKilled) {
   LauncherOptions options = Options("await 6");
   options.nodes_max = 2;
   ChildProcess second = Second(options);
@@ -187,7 +187,7 @@ TEST_F(LauncherTest, ALauncherGoesOnAloneWhenTheOtherIsKilled) {
   EXPECT_THAT(first.said(), HasSubstr("has lost"));
 }
 
-TEST_F(LauncherTest, AFailureForGoodEndsBoth) {
+TEST_F(LauncherTest, AFinalFailureEndsBoth) {
   LauncherOptions options = Options(R"sh(await 4; [ "$RANK" = 3 ] && exit 5; await 99)sh");
   options.nodes_min = options.nodes_max = 2;
   ChildProcess second = Second(options);
@@ -213,7 +213,7 @@ TEST_F(LauncherTest, ASignalWhileItWaitsForOthersEndsTheWait) {
   Serve();
   LauncherOptions options = Options("await 99");
   options.nodes_min = options.nodes_max = 2;
-  options.join_seconds = 2;  // the join itself cannot be called off
+  options.join_seconds = 2;  // the join itself cannot be cancelled
   Launcher launcher(options, folder_);
   EXPECT_EQ(launcher.Run([] { kill(getpid(), SIGTERM); }), 1);
   EXPECT_EQ(WorkersSeen(), 0);

@@ -1,5 +1,5 @@
-// A server whose memory ends, in whatever it is doing: this program has an operator new that fails
-// where the test wants it to, once, on the server's threads only.
+// A server that runs out of memory at any point. This program has an operator new that fails where
+// the test wants it to, once, on the server's threads only.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -15,7 +15,7 @@
 #include "support/session_talker.h"
 
 namespace {
-// Allocations until the one that fails; 0: none does.
+// Allocations until one fails; 0: none fails.
 std::atomic<int64_t> until_failure = 0;
 thread_local bool is_tests_own = false;
 
@@ -25,7 +25,7 @@ bool IsToFail() {
 }
 }  // namespace
 
-// As the standard has it: the handler is called, and another attempt is made, until it throws.
+// As in the standard: the handler is called, and another attempt is made, until it throws.
 void* operator new(size_t bytes) {
   bool fails = IsToFail();
   while (true) {
@@ -48,8 +48,8 @@ class OutOfMemoryTest : public ::testing::Test {
   OutOfMemoryTest() { is_tests_own = true; }
   ~OutOfMemoryTest() override { until_failure = 0; }
 
-  // Every kind of client, and then all that a server does for them: requests, ticks, the ends of
-  // connections, a new one, and a round. The allocation of that number fails; false: there were not
+  // Every kind of client, and then all kinds of the server's work: requests, ticks, the ends of
+  // connections, a new one, and a round. The allocation of that number fails. False: there were not
   // so many.
   bool Play(int64_t failing, bool abruptly) {
     StoreServer server({.host = "127.0.0.1", .threads = 2, .stall_max = milliseconds(20)});
@@ -64,7 +64,7 @@ class OutOfMemoryTest : public ::testing::Test {
     popper.Settle();
     next_popper.Send(WaitBytes({"/queue"}));
     for (RawClient* parked : {&waiter, &at_barrier, &next_popper}) parked->Settle();
-    // Unfinished: to be closed by a tick.
+    // Unfinished: a tick must close it.
     slow.Send(SetBytes("/large", std::string(1 << 20, 'x')).substr(0, 200'000));
     until_failure = failing;
 

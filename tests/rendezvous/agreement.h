@@ -1,4 +1,4 @@
-// Several nodes of any backend, and what it means that they agree.
+// Several nodes of any backend, and a check that they agree.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -20,7 +20,7 @@ inline std::unique_ptr<NextCall> Next(RendezvousHandler& node) {
   return std::make_unique<NextCall>([&node] { return node.NextRendezvous(); });
 }
 
-/// All of them want the next round, at once.
+/// All of them request the next round at the same time.
 template <typename HandlerPtr>
 std::vector<RendezvousInfo> NextOfAll(const std::vector<HandlerPtr>& nodes) {
   std::vector<RendezvousInfo> infos(nodes.size());

@@ -1,4 +1,4 @@
-// What AwaitEvent() tells on a backend that nobody tells anything.
+// What AwaitEvent() reports on a backend without notifications.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -21,7 +21,7 @@ class AwaitEventTest : public ::testing::Test {
   Meeting meeting_;
 };
 
-/// `waiting` nodes beside a complete round of one: this node's.
+/// `waiting` nodes wait for a complete round of one, which is this node's.
 void LetWait(Cell& cell, int waiting) {
   cell.Edit([&](RendezvousState& state) {
     for (int i = 0; i < waiting; ++i) {
@@ -32,7 +32,7 @@ void LetWait(Cell& cell, int waiting) {
   });
 }
 
-TEST_F(AwaitEventTest, TellsOfWaitingNodesWhereThereIsRoom) {
+TEST_F(AwaitEventTest, ReportsWaitingNodesWhereThereIsRoom) {
   const auto node = Alone(QuickSettings(1, 2));
   node->NextRendezvous();
   EXPECT_EQ(node->AwaitEvent(milliseconds(0)), std::nullopt);
@@ -44,7 +44,7 @@ TEST_F(AwaitEventTest, TellsOfWaitingNodesWhereThereIsRoom) {
   EXPECT_EQ(node->AwaitEvent(milliseconds(0)), std::nullopt) << "it knows";
 }
 
-TEST_F(AwaitEventTest, IsSilentAboutThoseWhoWaitBesideAFullRound) {
+TEST_F(AwaitEventTest, DoesNotReportNodesThatWaitForAFullRound) {
   const auto node = Alone(QuickSettings(1, 1));
   node->NextRendezvous();
   LetWait(cell(), 2);
@@ -52,7 +52,7 @@ TEST_F(AwaitEventTest, IsSilentAboutThoseWhoWaitBesideAFullRound) {
   EXPECT_EQ(node->AwaitEvent(milliseconds(0)), std::nullopt);
 }
 
-TEST_F(AwaitEventTest, TellsAgainInTheNextRound) {
+TEST_F(AwaitEventTest, ReportsAgainInTheNextRound) {
   const auto node = Alone(QuickSettings(1, 3));
   node->NextRendezvous();
   LetWait(cell(), 1);
@@ -63,14 +63,13 @@ TEST_F(AwaitEventTest, TellsAgainInTheNextRound) {
   EXPECT_TRUE(node->AwaitEvent(kPatience));
 }
 
-// Found by torture, seed 8123, episode 13: the store had been started anew, and with it the
-// document.
-TEST_F(AwaitEventTest, TellsThatOthersHaveBegunAnew) {
+// Found by torture, seed 8123, episode 13: the store had been restarted without its document.
+TEST_F(AwaitEventTest, ReportsThatOthersHaveBegunAnotherDocument) {
   const auto node = Alone(QuickSettings(1, 2));
   node->NextRendezvous();
   ASSERT_EQ(node->NextRendezvous().round, 1);
   cell().Edit([](RendezvousState& state) { state = RendezvousState(); });
-  EXPECT_EQ(node->AwaitEvent(milliseconds(1'200)), std::nullopt) << "there is nobody to come to";
+  EXPECT_EQ(node->AwaitEvent(milliseconds(1'200)), std::nullopt) << "there is no node to join";
   cell().Edit([](RendezvousState& state) {
     const Node other{"other", 1, 0};
     state.participants = {{other, 0}};
@@ -82,7 +81,7 @@ TEST_F(AwaitEventTest, TellsThatOthersHaveBegunAnew) {
   EXPECT_EQ(event->kind, MembershipEvent::Kind::kNodesWaiting);
 }
 
-TEST_F(AwaitEventTest, WhoComesToAnotherDocumentDoesNotComeToAnEarlierRound) {
+TEST_F(AwaitEventTest, ANodeThatJoinsAnotherDocumentDoesNotJoinAnEarlierRound) {
   const auto node = Alone(QuickSettings(1, 2));
   node->NextRendezvous();
   ASSERT_EQ(node->NextRendezvous().round, 1);

@@ -120,9 +120,9 @@ TEST_P(BackendContract, OfManyWritersEachTurnHasOneWinner) {
   EXPECT_EQ(std::stoi(Open()->GetState()->bytes), kWriters * kWins);
 }
 
-TEST_P(BackendContract, WhoAwaitsNewsIsWokenByThem) {
+TEST_P(BackendContract, AWaitForANoticeIsEndedByIt) {
   const auto waiting = Open();
-  // A limit that is far away: a wait that only ends at its limit fails the test.
+  // The limit is far away: a wait that ends only at its limit fails the test.
   Background<bool> waiter([&] { return waiting->AwaitNews("round 1", milliseconds(300'000)); });
   ASSERT_TRUE(waiter.UntilBlocked());
   const auto other = Open();
@@ -131,14 +131,14 @@ TEST_P(BackendContract, WhoAwaitsNewsIsWokenByThem) {
   EXPECT_TRUE(waiter.Result());
 }
 
-TEST_P(BackendContract, NewsThatWereAnnouncedBeforeAreNotWaitedFor) {
+TEST_P(BackendContract, ANoticeThatWasGivenBeforeEndsTheWaitAtOnce) {
   Open()->Announce("round 1");
   const auto late = Open();
   EXPECT_TRUE(late->AwaitNews("round 1", milliseconds(300'000)));
-  EXPECT_FALSE(late->GetState()) << "news are no state";
+  EXPECT_FALSE(late->GetState()) << "a notice is no state";
 }
 
-TEST_P(BackendContract, NewsThatDoNotComeAreWaitedForNoLongerThanAsked) {
+TEST_P(BackendContract, AWaitForANoticeEndsAtItsTimeout) {
   const auto backend = Open();
   const Stopwatch watch;
   EXPECT_TRUE(backend->AwaitNews("round 1", milliseconds(50))) << "it can wait";

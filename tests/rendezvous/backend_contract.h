@@ -15,14 +15,14 @@
 
 namespace muster::test {
 
-/// Where a backend keeps its cell, empty at first, with a way in beside it.
+/// Where a backend keeps its cell, empty at first, with direct access for the test.
 class BackendPlace {
  public:
   virtual ~BackendPlace() = default;
 
   /// One more backend on the cell.
   virtual std::unique_ptr<RendezvousBackend> Open() = 0;
-  /// Writes what a backend will find there, as it is.
+  /// Writes what a backend will read, unchanged.
   virtual void Put(const std::string& value) = 0;
 };
 
@@ -31,7 +31,7 @@ struct BackendKind {
   std::function<std::unique_ptr<BackendPlace>()> make;
   /// Tokens that stand for "nothing is stored".
   std::vector<std::any> no_tokens;
-  /// A token, to be compared.
+  /// The text of a token, for comparisons.
   std::function<std::string(const std::any&)> text;
   Need need{};
 };

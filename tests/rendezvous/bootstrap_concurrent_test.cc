@@ -1,5 +1,4 @@
-// How the nodes of a round learn where its workers meet, whoever is rank 0 and however it got
-// there.
+// How the nodes of a round learn where its workers meet, for each kind of rank 0.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -37,7 +36,7 @@ std::string Key(int64_t round, const std::string& name) {
   return "torch.rendezvous.run." + std::to_string(round) + "/" + name;
 }
 
-/// A store that is served at the address, seen as a worker would.
+/// The store at the address, as a worker sees it.
 std::unique_ptr<TcpStore> Visit(const RendezvousStoreInfo& at) {
   return std::make_unique<TcpStore>(at.master_addr,
                                     TcpStoreOptions{.port = at.master_port, .timeout = kPatience});
@@ -49,7 +48,7 @@ class BootstrapTest : public ::testing::Test {
     return meeting_.Join(QuickSettings(nodes, nodes), addr);
   }
 
-  /// The next node to come completes this round, as rank 1 after a node at `addr` that says
+  /// The next node that joins completes this round, as rank 1 after a node at `addr` that does
   /// nothing more.
   void AwaitOneMore(int64_t round, const std::string& addr) const {
     meeting_.cell->Edit([&](RendezvousState& state) {
@@ -77,7 +76,7 @@ TEST_F(BootstrapTest, Rdzv131OneServerServesAllRounds) {
   for (int round = 1; round < 4; ++round) {
     Visit(first)->Set("from the round before", "1");
     EXPECT_EQ(node->NextRendezvous().bootstrap_store_info, first);
-    // Not the very same, as PyTorch's is: workers must not meet what their predecessors left.
+    // Not the same store, as in PyTorch: workers must not find keys of earlier ones.
     EXPECT_FALSE(Visit(first)->Check({"from the round before"}));
   }
   const auto other = Join(1, "127.0.0.1");
@@ -97,7 +96,7 @@ TEST_F(BootstrapTest, Rdzv132ThePortIsTheServersAndItsStoreIsNotTheOneOfTheRende
             std::to_string(info.bootstrap_store_info.master_port));
 }
 
-TEST_F(BootstrapTest, Rdzv133WithoutSharingEveryRoundIsPublishedAnewAndNothingIsServed) {
+TEST_F(BootstrapTest, Rdzv133WithoutSharingEveryRoundIsPublishedAgainAndNothingIsServed) {
   const ScopedVariable disabled(kVariable, "1");
   const auto first = Join(2, "127.0.0.1");
   const auto second = Join(2, "127.0.0.2");
@@ -108,7 +107,7 @@ TEST_F(BootstrapTest, Rdzv133WithoutSharingEveryRoundIsPublishedAnewAndNothingIs
     EXPECT_EQ(other->Result().bootstrap_store_info, info);
     EXPECT_EQ(info.master_addr, "127.0.0.1");
     EXPECT_EQ(meeting_.store->Get(Key(round, "MASTER_PORT")), std::to_string(info.master_port));
-    // Free for worker 0 to serve there.
+    // Worker 0 can serve there.
     EXPECT_NO_THROW(StoreServer({.host = "127.0.0.1", .port = info.master_port, .threads = 1}));
   }
 }
@@ -159,7 +158,7 @@ TEST_F(BootstrapTest, Rdzv136ANodeThatBecomesRank0ServesAndAllFollow) {
   EXPECT_NO_THROW(Visit(promoted.bootstrap_store_info)->Ping());
 }
 
-TEST_F(BootstrapTest, Rdzv136AnOldRank0FollowsANewcomerWhoSortsFirst) {
+TEST_F(BootstrapTest, Rdzv136AnOldRank0FollowsANewNodeThatSortsFirst) {
   auto leaver = Join(2, "127.0.0.3");
   const auto old = Join(2, "127.0.0.2");
   const auto call = Next(leaver);
@@ -176,7 +175,7 @@ TEST_F(BootstrapTest, Rdzv136AnOldRank0FollowsANewcomerWhoSortsFirst) {
   EXPECT_EQ(joining->Result().bootstrap_store_info, follows.bootstrap_store_info);
 }
 
-// --- Rank 0 is a PyTorch agent, which published once and will not do so again ---
+// --- Rank 0 is a PyTorch agent, which has published once and does not again ---
 
 TEST_F(BootstrapTest, Rdzv137ALateJoinerFindsWhatATorchRank0PublishedEarlier) {
   const StoreServer server({.host = "127.0.0.1", .threads = 1});
@@ -193,10 +192,10 @@ TEST_F(BootstrapTest, Rdzv137ALateJoinerFindsWhatATorchRank0PublishedEarlier) {
 
 TEST_F(BootstrapTest, Rdzv137WhatOthersPublishedEarlierIsNotTakenForIt) {
   const StoreServer server({.host = "127.0.0.1", .threads = 1});
-  const BoundSocket nobody = BindLoopback();
-  Publish(0, {"127.0.0.9", server.port()});  // of a node that is not rank 0 now
-  Publish(1, {"127.0.0.1", nobody.port});    // where nobody serves any more
-  Publish(2, {"127.0.0.1", server.port()});  // by a muster node, which publishes in every round
+  const BoundSocket no_server = BindLoopback();
+  Publish(0, {"127.0.0.9", server.port()});   // of a node that is not rank 0 now
+  Publish(1, {"127.0.0.1", no_server.port});  // where no server listens any more
+  Publish(2, {"127.0.0.1", server.port()});   // by a muster node, which publishes in every round
   meeting_.store->Set(Key(2, "MUSTER_RANK_0"), "127.0.0.1");
   meeting_.store->Set(Key(3, "MASTER_ADDR"), "127.0.0.1");  // by half
   AwaitOneMore(4, "127.0.0.1");
@@ -205,11 +204,11 @@ TEST_F(BootstrapTest, Rdzv137WhatOthersPublishedEarlierIsNotTakenForIt) {
   EXPECT_THAT(ErrorOf<RendezvousTimeoutError>([&] { node->NextRendezvous(); }),
               AllOf(HasSubstr("rank 0 of round 4"), HasSubstr("MASTER_ADDR")));
   EXPECT_TRUE(EventuallyTrue([] { return HeartbeatThreads().size() == 1; }))
-      << "it is in the round all the same, and alive";
-  close(nobody.fd);
+      << "it is in the round nevertheless, and alive";
+  close(no_server.fd);
 }
 
-TEST_F(BootstrapTest, WhoWaitsForRank0SaysSo) {
+TEST_F(BootstrapTest, AWaitForRank0IsReported) {
   AwaitOneMore(0, "127.0.0.1");
   const auto node = Join(2, "127.0.0.2");
   const auto call = Next(node);

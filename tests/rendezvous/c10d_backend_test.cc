@@ -38,7 +38,7 @@ namespace {
 constexpr const char* kKey = "torch.rendezvous.run";
 constexpr const char* kSentinel = "Y2FuaW1hZGFt";
 
-/// A kind of store, and what it needs to live.
+/// A kind of store, with everything that it needs.
 class StoreKind {
  public:
   virtual ~StoreKind() = default;
@@ -123,7 +123,7 @@ TEST_P(C10dCellTest, Rdzv140TheSameBytesAgainAreAWriteLikeAnyOther) {
   EXPECT_EQ(Text(again->token), Text(token));
 }
 
-TEST_P(C10dCellTest, Rdzv140WhoseBytesAreThereAnywayHasWrittenThem) {
+TEST_P(C10dCellTest, Rdzv140AWriteOfTheStoredBytesSucceeds) {
   auto backend = Backend();
   const std::any old = backend->SetState("first")->token;
   backend->SetState("second", old);
@@ -146,7 +146,7 @@ TEST_P(C10dCellTest, Rdzv142TheValueIsPaddedBase64UnderTheRunsKey) {
   EXPECT_EQ(backend->GetState()->bytes, bytes);
 }
 
-TEST_P(C10dCellTest, ALostCellIsCreatedAnewByTheNextWrite) {
+TEST_P(C10dCellTest, ALostCellIsCreatedAgainByTheNextWrite) {
   auto backend = Backend();
   const std::any token = backend->SetState("state")->token;
   store_->DeleteKey(kKey);
@@ -157,7 +157,7 @@ TEST_P(C10dCellTest, ALostCellIsCreatedAnewByTheNextWrite) {
   store_->DeleteKey(kKey);
   EXPECT_FALSE(backend->SetState("next"));
   EXPECT_TRUE(backend->SetState("next")->was_set);
-  // And with the bytes that were there.
+  // Also with the bytes that were stored.
   const std::any same = backend->GetState()->token;
   store_->DeleteKey(kKey);
   EXPECT_FALSE(backend->SetState("next", same));
@@ -274,7 +274,8 @@ TEST(C10dBackendTest, AHandlerWhoseConnectionsBrokeJoinsTheNextRound) {
     try {
       return node.NextRendezvous();
     } catch (const RendezvousConnectionError&) {
-      return node.NextRendezvous();  // the break cost the first try, unless a heartbeat paid
+      return node.NextRendezvous();  // the break cost the first attempt, unless a heartbeat came
+                                     // first
     }
   }();
   EXPECT_EQ(info.world_size, 1);
@@ -295,13 +296,13 @@ TEST(C10dBackendTest, AHandlerOnALostCellFailsInTimeAndOnANewBackendWorks) {
   DynamicRendezvousHandler& node = *made_node;
   node.NextRendezvous();
   store->SetTimeout(milliseconds(20));
-  Take(milliseconds(5));  // so that it looks before it writes
+  Take(milliseconds(5));  // so that it reads before it writes
   store->DeleteKey(kKey);
   EXPECT_THROW(node.NextRendezvous(), RendezvousConnectionError);
   EXPECT_EQ(join()->NextRendezvous().world_size, 1);
 }
 
-TEST(C10dBackendTest, AStateOfAnOldPyTorchIsToldFromGarbage) {
+TEST(C10dBackendTest, AStateOfAnOldPyTorchIsDistinguishedFromGarbage) {
   const auto store = HashStore::Create();
   const auto join = [&] {
     return CreateDynamicHandler(QuickSettings(1, 1), store, CreateC10dBackend(store, "run"),
@@ -387,13 +388,13 @@ TEST(C10dStoreTest, Rdzv149TheHostServesAndTheOthersConnect) {
 }
 
 TEST(C10dStoreTest, Rdzv149WithoutAHostThereIsAConnectionError) {
-  const BoundSocket nobody = BindLoopback();
+  const BoundSocket no_server = BindLoopback();
   EXPECT_THAT(ErrorOf<RendezvousConnectionError>([&] {
-                CreateC10dBackend(
-                    Parameters(Loopback(nobody.port), {{"is_host", false}, {"read_timeout", "1"}}));
+                CreateC10dBackend(Parameters(Loopback(no_server.port),
+                                             {{"is_host", false}, {"read_timeout", "1"}}));
               }),
-              AllOf(HasSubstr("reached"), HasSubstr(Loopback(nobody.port))));
-  close(nobody.fd);
+              AllOf(HasSubstr("reached"), HasSubstr(Loopback(no_server.port))));
+  close(no_server.fd);
 }
 
 TEST(C10dStoreTest, Rdzv150AnEndpointHereIsServedOrElseReached) {
@@ -406,13 +407,13 @@ TEST(C10dStoreTest, Rdzv150AnEndpointHereIsServedOrElseReached) {
   EXPECT_EQ(outside.Get(kKey), kSentinel);
 }
 
-TEST(C10dStoreTest, Rdzv150WhoSaysNothingOfBeingHostIsAsFreeAsWhoNeverDid) {
+TEST(C10dStoreTest, Rdzv150AnEmptyHostOptionMeansTheSameAsNone) {
   const StoreServer other({.host = "127.0.0.1", .threads = 1});
   EXPECT_NO_THROW(
       CreateC10dBackend(Parameters(Loopback(other.port()), {{"is_host", std::monostate()}})));
 }
 
-TEST(C10dStoreTest, Rdzv151WhoIsToldToHostDoesNotConnectInstead) {
+TEST(C10dStoreTest, Rdzv151ANodeThatMustHostDoesNotConnectInstead) {
   const StoreServer other({.host = "127.0.0.1", .threads = 1});
   EXPECT_THAT(ErrorOf<RendezvousConnectionError>([&] {
                 CreateC10dBackend(
@@ -440,7 +441,7 @@ TEST(C10dStoreTest, Rdzv153WithoutAPathThereIsATemporaryFileAndNoDescriptorIsLos
   const TempDir folder;
   const ScopedVariable temporary("TMPDIR", folder.File("").c_str());
   const auto make = [] { return CreateC10dBackend(Parameters("", {{"store_type", "file"}})); };
-  make();  // whatever is opened once and for all
+  make();  // things that are opened only once
   const size_t before = EntriesOf("/proc/self/fd").size();
   for (int i = 0; i < 10; ++i) {
     const auto made = make();
@@ -450,7 +451,7 @@ TEST(C10dStoreTest, Rdzv153WithoutAPathThereIsATemporaryFileAndNoDescriptorIsLos
     made.first->SetState("state");
     EXPECT_EQ(made.second->Get(kKey), Base64Encode("state")) << "one file, two ways in";
   }
-  // Fewer, if something that was there before, such as the lookup of a name, has ended meanwhile.
+  // Fewer, if something earlier, such as the lookup of a name, has ended meanwhile.
   EXPECT_TRUE(EventuallyTrue([&] { return EntriesOf("/proc/self/fd").size() <= before; }));
 }
 
@@ -471,7 +472,7 @@ TEST(C10dStoreTest, AFileThatCannotBeOpenedIsAConnectionError) {
                RendezvousConnectionError);
 }
 
-TEST(C10dStoreTest, TheBackendDoesNotWaitForWhoBlocksInTheStore) {
+TEST(C10dStoreTest, TheBackendDoesNotWaitForABlockedCallOfTheStore) {
   auto made = CreateC10dBackend(Parameters("localhost:0"));
   Background<std::string> blocked([&] { return made.second->Get("late"); });
   EXPECT_TRUE(blocked.UntilBlocked());

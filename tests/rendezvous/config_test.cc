@@ -42,7 +42,7 @@ TEST(RendezvousConfigTest, Rdzv176RejectsItemsWithoutANameOrWithoutAValue) {
   }
 }
 
-TEST(RendezvousConfigTest, SaysWhichItemIsWrong) {
+TEST(RendezvousConfigTest, NamesTheWrongItem) {
   EXPECT_THAT(RefusalOf("a=1,b=2,=3"), HasSubstr("Item 3"));
   EXPECT_THAT(RefusalOf("a=1,b"), HasSubstr("item 2"));
 }

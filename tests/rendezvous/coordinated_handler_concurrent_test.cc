@@ -1,4 +1,4 @@
-// The backend "muster" as its users see it: rounds, losses, spares, the end.
+// The backend "muster" for its users: rounds, losses, spares, the end.
 #include "muster/prefix_store.h"
 #include "muster/rendezvous_registry.h"
 #include "muster/tcp_store.h"
@@ -54,11 +54,11 @@ TEST_F(CoordinatedTest, LabelsComeFirstWhereTheyAreToDecide) {
   EXPECT_LT(infos[3].rank, 2);
 }
 
-TEST_F(CoordinatedTest, SurvivorsHearOfADeathAndFormAnew) {
+TEST_F(CoordinatedTest, SurvivingNodesAreNotifiedOfADeathAndFormANewRound) {
   auto nodes = Nodes(3, 2, 3);
   ExpectAgreement(NextOfAll(nodes));
   const std::string dead = nodes[1]->node();
-  nodes.erase(nodes.begin() + 1);  // its connection ends, without a word
+  nodes.erase(nodes.begin() + 1);  // its connection ends without a leave
   for (const auto& node : nodes) {
     const MembershipEvent event = EventOf(*node);
     EXPECT_EQ(event.kind, Kind::kMemberLost);
@@ -70,7 +70,7 @@ TEST_F(CoordinatedTest, SurvivorsHearOfADeathAndFormAnew) {
   EXPECT_EQ(infos[0].round, 1);
 }
 
-TEST_F(CoordinatedTest, ThoseInARoundHearOfThoseWhoWaitWithoutAsking) {
+TEST_F(CoordinatedTest, MembersAreNotifiedOfWaitingNodesWithoutAQuery) {
   const auto nodes = Nodes(2, 2, 3);
   NextOfAll(nodes);
   EXPECT_EQ(nodes[0]->NumNodesWaiting(), 0);
@@ -105,7 +105,7 @@ TEST_F(CoordinatedTest, ASpareIsPromotedWithoutALastCall) {
   EXPECT_LT(watch.Elapsed(), kPatience);
 }
 
-TEST_F(CoordinatedTest, ClosingEndsItForAllAndSaysWhoAndWhy) {
+TEST_F(CoordinatedTest, ClosingEndsItForAllAndReportsWhichNodeAndWhy) {
   const auto nodes = Nodes(2, 2, 2);
   NextOfAll(nodes);
   const auto spare = Node(2, 2);
@@ -122,8 +122,9 @@ TEST_F(CoordinatedTest, ClosingEndsItForAllAndSaysWhoAndWhy) {
               AllOf(HasSubstr("run"), HasSubstr(nodes[0]->node()), HasSubstr("the disk is full")));
 }
 
-// A file name in another encoding, say: the server took such a message for nonsense, and hung up.
-TEST_F(CoordinatedTest, AReasonThatIsNoTextClosesAllTheSame) {
+// For example a file name in another encoding: the server once closed the connection of such a
+// message.
+TEST_F(CoordinatedTest, AReasonThatIsNotValidTextClosesTheRun) {
   const auto node = Node(1, 1);
   node->NextRendezvous();
   node->SetClosed("cannot read caf\xe9");
@@ -131,7 +132,7 @@ TEST_F(CoordinatedTest, AReasonThatIsNoTextClosesAllTheSame) {
               HasSubstr("cannot read caf"));
 }
 
-TEST_F(CoordinatedTest, WhoWaitsInVainLearnsWhoWasThere) {
+TEST_F(CoordinatedTest, AJoinThatTimesOutReportsWhichNodesWerePresent) {
   CoordinatedRendezvousOptions options = Options(3, 4);
   options.join_timeout = milliseconds(200);
   const auto node = Node(options);
@@ -140,7 +141,7 @@ TEST_F(CoordinatedTest, WhoWaitsInVainLearnsWhoWasThere) {
                     HasSubstr(node->node()), HasSubstr("2 more are needed")));
 }
 
-TEST_F(CoordinatedTest, WhoWasToldSomethingElseIsRefusedAndBothAreNamed) {
+TEST_F(CoordinatedTest, ANodeWithOtherSettingsIsRefusedAndBothAreNamed) {
   const auto first = Node(2, 2);
   const auto waits = Next(*first);
   EXPECT_TRUE(Says(*first, "1 of 2"));
@@ -152,7 +153,7 @@ TEST_F(CoordinatedTest, WhoWasToldSomethingElseIsRefusedAndBothAreNamed) {
   waits->Result();
 }
 
-TEST_F(CoordinatedTest, WhoLeavesIsNotMissed) {
+TEST_F(CoordinatedTest, ANodeThatLeavesIsNotReportedLost) {
   const auto nodes = Nodes(2, 1, 2);
   NextOfAll(nodes);
   nodes[0]->Leave();

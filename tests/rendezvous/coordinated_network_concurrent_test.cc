@@ -1,8 +1,8 @@
-// The backend "muster" where the network or the server fails, or is late.
+// The backend "muster" when the network or the server fails, or is late.
 #include "muster/network.h"
 #include "muster/tcp_store.h"
 #include "rendezvous/coordinated_kit.h"
-#include "store/socket_with_port.h"
+#include "store/free_socket.h"
 #include "support/errors.h"
 #include "support/proxy.h"
 
@@ -16,7 +16,7 @@ using Kind = MembershipEvent::Kind;
 
 class CoordinatedNetworkTest : public CoordinatedTest {
  protected:
-  /// One node through the proxy, one beside it.
+  /// One node through the proxy, and one directly.
   std::vector<CoordinatedPtr> TwoNodes(milliseconds grace) {
     CoordinatedRendezvousOptions options = Options(1, 2);
     options.grace = grace;
@@ -38,10 +38,10 @@ TEST_F(CoordinatedNetworkTest, ACutConnectionIsTakenUpAgainWithinItsGrace) {
     proxy_.Cut();
     ASSERT_TRUE(EventuallyTrue([&] { return proxy_.connections() > before; }));
   }
-  // The session works: what is asked through it is answered.
+  // The session works: a request through it is answered.
   nodes[1]->SetClosed("still here");
   const MembershipEvent event = EventOf(*nodes[0]);
-  EXPECT_EQ(event.kind, Kind::kClosed) << "and nobody was ever lost: " << event.ToString();
+  EXPECT_EQ(event.kind, Kind::kClosed) << "and no node was ever lost: " << event.ToString();
   EXPECT_EQ(EventOf(*nodes[1]).kind, Kind::kClosed);
 }
 
@@ -73,12 +73,12 @@ TEST_F(CoordinatedNetworkTest, AJoinSurvivesACut) {
   EXPECT_EQ(waits->Result().world_size, 2);
 }
 
-TEST_F(CoordinatedNetworkTest, ALeaveWhoseConnectionBreaksIsSaidAgainWithTheNext) {
+TEST_F(CoordinatedNetworkTest, ALeaveWhoseConnectionBreaksIsSentAgainOnTheNext) {
   const auto nodes = TwoNodes(kPatience);
   ExpectAgreement(NextOfAll(nodes));
   proxy_.Block(true);
   proxy_.Cut();
-  nodes[1]->Leave();  // nobody hears it
+  nodes[1]->Leave();  // no server receives it
   const auto waits = Next(*nodes[0]);
   proxy_.Block(false);
   EXPECT_EQ(waits->Result().world_size, 1) << "the round of two is over only when both have left";
@@ -94,12 +94,12 @@ TEST_F(CoordinatedNetworkTest, LeavingTwiceOrAPlaceThatIsLostIsAnsweredAtOnce) {
   EXPECT_EQ(node->NextRendezvous().round, 1);
 }
 
-TEST_F(CoordinatedTest, WhoWasRefusedMayTryAgain) {
+TEST_F(CoordinatedTest, ARefusedNodeMayTryAgain) {
   auto first = Node(1, 2);
   EXPECT_EQ(first->NextRendezvous().world_size, 1);
   const auto other = Node(1, 3);
   EXPECT_THAT(ErrorOf<RendezvousError>([&] { other->NextRendezvous(); }), HasSubstr("max_nodes"));
-  first.reset();  // and with it those who were told otherwise
+  first.reset();  // and with it the nodes with other settings
   EXPECT_TRUE(EventuallyTrue([&] {
     try {
       return other->NextRendezvous().world_size == 1;
@@ -109,7 +109,7 @@ TEST_F(CoordinatedTest, WhoWasRefusedMayTryAgain) {
   }));
 }
 
-TEST_F(CoordinatedTest, NodesComeBackToAServerThatWasStartedAnew) {
+TEST_F(CoordinatedTest, NodesComeBackToARestartedServer) {
   const auto nodes = Nodes(3, 3, 3);
   ExpectAgreement(NextOfAll(nodes));
   server_.reset();
@@ -167,7 +167,7 @@ TEST_F(CoordinatedTest, OfSeveralNodesOnTheMachineOneHosts) {
   ExpectAgreement(NextOfAll(nodes));
 }
 
-TEST_F(CoordinatedTest, WhoIsToldToHostAndCannotSaysSo) {
+TEST_F(CoordinatedTest, ANodeThatMustHostAndCannotReportsIt) {
   CoordinatedRendezvousOptions options = Options(1, 1);
   options.is_host = true;
   EXPECT_THAT(ErrorOf<RendezvousConnectionError>([&] { Node(options); }),
@@ -175,7 +175,7 @@ TEST_F(CoordinatedTest, WhoIsToldToHostAndCannotSaysSo) {
 }
 
 TEST_F(CoordinatedTest, ASilentServerCostsTheTimeoutAndNoMore) {
-  SocketWithPort silent;  // accepts, as the kernel does, and never answers
+  const ListeningSocket silent = FreeSocket();  // accepts, as the kernel does, and never answers
   CoordinatedRendezvousOptions options = Options(1, 1);
   options.port = silent.port();
   options.join_timeout = milliseconds(300);

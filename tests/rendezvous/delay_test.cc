@@ -17,12 +17,12 @@ milliseconds Took(auto delay) {
   return std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now() - began);
 }
 
-TEST(DelayTest, LastsAtLeastAsLongAsAsked) {
+TEST(DelayTest, LastsAtLeastAsLongAsRequested) {
   EXPECT_GE(Took([] { Delay(milliseconds(30)); }), milliseconds(30));
 }
 
 TEST(DelayTest, LessThanTenMillisecondsIsNotWorthASleep) {
-  // Ten thousand of them would be a minute and a half.
+  // Ten thousand of them would take a minute and a half.
   EXPECT_LT(Took([] {
               for (int i = 0; i < 10'000; ++i) Delay(milliseconds(9));
             }),

@@ -1,42 +1,43 @@
-// The coordinator against the shared document: whatever happens to the nodes of a run, the server
-// that acts for all of them and the nodes that each act for themselves come to the same end.
+// The coordinator against the shared document. The server acts for all nodes of a run; with the
+// document each node acts for itself. For the same events, the results must be the same.
 //
 // A story of joins, exits, deaths, closings and time is played in both worlds. After each event,
 // and each quantum of time, the states are the same (round, members, ranks, wait list, spares, last
-// call, closed by whom), every living node of the shared document sees that state, and each node
-// was told the same: its rank of how many in which round, too late, closed, not needed, nodes wait.
+// call, closed by which node). Every living node of the shared document sees that state. Each node
+// received the same results: rank, size and round, or too late, closed, not needed, nodes wait.
 //
-// The shared document is the real one: RendezvousDriver and SharedDocument on a cell in memory. Who
-// wants to pause is interrupted and asked again, so everything runs in one thread. Where several
-// nodes race for few places, the document lets any of them win; here the nodes take their turns in
-// the order in which the coordinator served them, which is one of the possible races.
+// The shared document is the real one: RendezvousDriver and SharedDocument on a cell in memory. A
+// pause is interrupted and its call repeated, so everything runs in one thread. Where several nodes
+// race for few places, the document lets any of them win. Here the nodes take their turns in the
+// order in which the coordinator served them, which is one of the possible races.
 //
-// Things happen at whole quanta; limits (last call, join, keep-alive) never end at one, so that
-// nothing depends on whether a limit is part of the time it limits. In both worlds the living keep
-// alive and look once a quantum, and so everybody's silence begins at a quantum, too.
+// Events happen at whole quanta; limits (last call, join, keep-alive) never end at one, so nothing
+// depends on whether a limit is part of its own time. In both worlds living nodes keep alive and
+// check once a quantum, so every silence begins at a quantum, too.
 //
-// What is not played, because the worlds differ there, and may:
-//  * A node that was taken for dead and comes back. It restores itself in the document; in the
-//    coordinator its session is over. So nobody's process pauses, and the dead stay dead.
-//  * A node that comes late and has not looked at the document before. It cannot know for how long
+// These are not played, because the worlds may differ there:
+//  * A node that was declared lost and comes back. It restores itself in the document; in the
+//    coordinator its session is over. So no process pauses, and dead nodes stay dead.
+//  * A node that comes late and has not read the document before. It cannot know for how long
 //    others have been silent; the server does. So all nodes are there from the beginning.
-//  * Keep-alives less often than once a quantum. To the server any word is a sign of life, in the
-//    document only heartbeats are: who closes and then dies would die at different times.
+//  * Keep-alives less often than once a quantum. For the server any message is a sign of life, and
+//    in the document only heartbeats are: a node that closes and then dies would die at two times.
 //  * A connection that is broken for longer than an instant. The document has none.
-//  * Asking while a join is under way: to exit, to close, to join again. The driver does one thing
-//    at a time; the server listens. Likewise to exit where one is not: refused here, nothing there.
+//  * Requests while a join is under way: to exit, to close, to join again. The driver does
+//    one thing at a time; the server accepts them. The same for an exit of a node that is in no
+//    round.
 //  * Living on after a join was refused because of closing. Such a node stays in its list: in the
 //    document until its silence is noticed, on the server as long as its session lives. So it ends,
 //    as torchrun's agents do.
 //  * More nodes in a complete round and its wait list than a round may have. In the document all
-//    spares go for a place that has become free, and those without luck wait beside a full round,
-//    whose members are called together for their sake, again and again. The server promotes as
-//    many as there are places, and makes spares of the others. So a story ends there.
-//  * What the server does for a node that is dead, while nobody knows. In the document only the
-//    living act. So: nobody dies while joining if its time to join may end before its death is
-//    noticed; nobody dies in the wait list or as a spare while a place may become free before that;
-//    and a story ends where the last call does with only dead nodes in the round, or with some and
-//    one whose time to join ends, too.
+//    spares try to get a free place, and those that fail wait for a full round, whose members form
+//    rounds because of them without end. The server promotes as many as there are places, and
+//    makes spares of the others. So a story ends there.
+//  * Actions of the server for a node that is dead, before this is known. In the document only
+//    living nodes act. So no node dies while joining if its time to join may end before its death
+//    is noticed. No node dies in the wait list or as a spare while a place may become free before
+//    that. And a story ends where the last call does with only dead nodes in the round, or with
+//    some and one whose time to join ends, too.
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
@@ -81,7 +82,7 @@ struct Setup {
 struct Event {
   enum class Kind { kJoin, kExit, kDie, kClose, kReconnect, kPass };
   Kind kind = Kind::kPass;
-  size_t choice = 0;  ///< Which of the nodes that can.
+  size_t choice = 0;  ///< Selects one of the possible nodes.
   int quanta = 1;
 };
 
@@ -95,7 +96,7 @@ std::string Name(Event::Kind kind) {
 
 std::ostream& operator<<(std::ostream& out, const Event& event) {
   if (event.kind == Event::Kind::kPass) return out << event.quanta << " quanta pass";
-  return out << "somebody (" << event.choice << ") " << Name(event.kind);
+  return out << "a node (" << event.choice << ") " << Name(event.kind);
 }
 
 enum class Doing { kResting, kJoining, kJoined, kDead };
@@ -109,7 +110,7 @@ struct Knowledge {
   Doing doing = Doing::kResting;
   bool closed = false;
   bool others_wait = false;
-  std::string told{};  ///< Everything so far.
+  std::string told{};  ///< All results so far.
 
   void TellPlace(const std::string& place) {
     told += place;
@@ -148,10 +149,10 @@ std::string Show(const Node& node, const Knowledge& knowledge) {
   const bool waited_for = knowledge.doing == Doing::kJoined && knowledge.others_wait;
   return Concat(node.addr, ' ', kWords.at(knowledge.doing),
                 lives && knowledge.closed ? ", closed" : "", waited_for ? ", others wait" : "",
-                ", was told:", knowledge.told);
+                ", received:", knowledge.told);
 }
 
-// --- The world in which a server acts for all
+// --- The world in which a server acts for all nodes
 
 class CoordinatorWorld {
  public:
@@ -183,7 +184,7 @@ class CoordinatorWorld {
   const Coordinator::Run& run() const { return *coordinator_.Find("run"); }
   const Knowledge& knows(size_t index) const { return clients_[index].knows; }
   Instant now() const { return now_; }
-  /// Whom the last event moved, in this order.
+  /// The nodes that the last event moved, in this order.
   const std::vector<size_t>& served() const { return served_; }
   void Forget() { served_.clear(); }
 
@@ -267,7 +268,7 @@ class CoordinatorWorld {
   void HearPlace(size_t index, const std::string& place, int64_t round) {
     Client& client = clients_[index];
     served_.push_back(index);
-    if (round == client.key.round) {  // said again, to who connects again
+    if (round == client.key.round) {  // sent again to a node that reconnects
       RC_ASSERT(client.knows.told.ends_with(place));
     } else {
       client.key.round = round;
@@ -276,7 +277,7 @@ class CoordinatorWorld {
   }
 
   const Setup setup_;
-  // Told at once: the other world has no pause either.
+  // Notices without a pause: the other world has none either.
   Coordinator coordinator_{{.notice_pause = 0s}};
   Instant now_ = kStart;
   uint64_t sessions_ = 0;
@@ -287,13 +288,13 @@ class CoordinatorWorld {
 
 // --- The world in which nodes share a document
 
-/// Nobody sleeps on this clock: who wants to is interrupted.
+/// No thread sleeps on this clock: every sleep is interrupted.
 class StoppedClock final : public Clock {
  public:
   struct Interrupt {};
 
   Instant Now() const override { return now; }
-  /// As the coordinator writes time down.
+  /// The coordinator writes time in the same way.
   WallTime Wall() const override { return WallTime{0} + now.since_start; }
   void SleepUntil(Instant) override { throw Interrupt{}; }
 
@@ -308,7 +309,7 @@ class DocumentWorld {
     Settle({});
   }
 
-  /// `order`: who takes its turn first.
+  /// `order`: the order in which nodes take their turns.
   void Happen(Event::Kind kind, size_t index, const std::vector<size_t>& order) {
     Actor& actor = *actors_[index];
     switch (kind) {
@@ -347,12 +348,12 @@ class DocumentWorld {
  private:
   struct Actor {
     Actor(DocumentWorld& world, const Node& node)
-        // No copy is recent enough: to settle means that everybody has seen everything.
-        : document(world.cell_, world.rules_, world.clock_, 0s),
-          driver(document, world.cell_, node, world.rules_, world.clock_, 7,
+        // No copy is recent enough: after Settle() every node must have read everything.
+        : document(world.cell_.port, world.rules_, world.clock_, 0s),
+          driver(document, world.cell_.port, node, world.rules_, world.clock_, 7,
                  {.on_action = [this, &world](Action action, const RendezvousState&) {
-                   // Asked again, the driver must be told what it had found out: a spare's time
-                   // to join begins when there is a place.
+                   // Called again, the driver needs its earlier result: a spare's time to join
+                   // begins when there is a place.
                    if (action == Action::kRemoveFromRedundancyList)
                      deadline = world.clock_.now + world.rules_.join_timeout;
                  }}) {}
@@ -413,7 +414,7 @@ class TwoWorlds {
  public:
   explicit TwoWorlds(const Setup& setup) : setup_(setup), server_(setup), document_(setup) {}
 
-  /// False: here the story ends.
+  /// False: the story ends here.
   bool Happen(const Event& event) {
     if (event.kind != Event::Kind::kPass) {
       std::vector<size_t> able;
@@ -491,7 +492,7 @@ class TwoWorlds {
     return living && !(late && dead);
   }
 
-  /// Whether somebody waits, or is a spare, who is dead, without anybody's knowing.
+  /// Whether a waiting node or a spare is dead and this is not known yet.
   bool ADeadOneWaits() const {
     const Coordinator::Run& run = server_.run();
     return AnyDead([&](const Node& node) {
@@ -500,7 +501,7 @@ class TwoWorlds {
     });
   }
 
-  /// Among those whose death nobody knows.
+  /// Among the nodes whose death is not known yet.
   template <typename Which>
   bool AnyDead(const Which& which) const {
     for (size_t i = 0; i < setup_.nodes; ++i) {
@@ -548,6 +549,7 @@ Setup AnySetup(bool dies_with_its_connection) {
   Setup setup{.nodes = *rc::gen::inRange<size_t>(2, kNodesMax + 1),
               .dies_with_its_connection = dies_with_its_connection};
   RunSettings& settings = setup.settings;
+  settings.forming.reset();  // a document knows nothing of it
   settings.max_nodes = *rc::gen::inRange<int64_t>(1, static_cast<int64_t>(setup.nodes) + 2);
   settings.min_nodes = *rc::gen::inRange<int64_t>(1, settings.max_nodes + 1);
   settings.last_call = *ALimitBetween(0, 5);
@@ -562,7 +564,7 @@ Setup AnySetup(bool dies_with_its_connection) {
 
 rc::Gen<Event> AnyEvent() {
   return rc::gen::exec([] {
-    // Closing ends what can happen, and so do deaths: not too soon.
+    // Closings and deaths end a story early, so they are rare.
     return Event{.kind = *rc::gen::weightedElement<Event::Kind>({{40, Event::Kind::kJoin},
                                                                  {30, Event::Kind::kPass},
                                                                  {10, Event::Kind::kExit},
@@ -590,7 +592,8 @@ RC_GTEST_PROP(RendezvousEquivalenceTest, ServerAndDocumentComeToTheSameEnd, ()) 
   for (int stories = 0; stories < 2; ++stories) PlayBoth(AnySetup(false));
 }
 
-RC_GTEST_PROP(RendezvousEquivalenceTest, ServerAndDocumentAgreeOnWhoDiesWithItsConnection, ()) {
+RC_GTEST_PROP(RendezvousEquivalenceTest, ServerAndDocumentAgreeOnNodesThatDieWithTheirConnections,
+              ()) {
   for (int stories = 0; stories < 2; ++stories) PlayBoth(AnySetup(true));
 }
 

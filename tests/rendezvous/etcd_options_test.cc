@@ -1,4 +1,4 @@
-// What people write down about an etcd cluster. No etcd is needed to read it.
+// Options of an etcd cluster as users write them. No etcd is needed to read them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "etcd/etcd_access.h"
 #include "muster/etcd.h"
 #include "support/errors.h"
 #include "support/temp_dir.h"
@@ -55,6 +54,7 @@ TEST(EtcdOptionsTest, NothingIsTheUsualPlace) {
         << text;
   }
   EXPECT_EQ(EtcdOptions::Parse("etcd:///some/where").prefix, "/some/where");
+  EXPECT_TRUE(EtcdOptions::Parse("https://").tls);
 }
 
 TEST(EtcdOptionsTest, APrefixAUserAndTlsAreRead) {
@@ -64,11 +64,6 @@ TEST(EtcdOptionsTest, APrefixAUserAndTlsAreRead) {
   EXPECT_EQ(options.password, "p@ss:w/ord");
   EXPECT_EQ(options.prefix, "/a/b c");
   EXPECT_THAT(options.endpoints, ElementsAre(HostAndPort{"h1", 2379}, HostAndPort{"h2", 1}));
-  const EtcdAccess access = AccessOf(options);
-  EXPECT_TRUE(access.tls);
-  EXPECT_EQ(access.user, "me");
-  EXPECT_EQ(access.password, "p@ss:w/ord");
-  EXPECT_THAT(access.endpoints, ElementsAre(Endpoint{"h1", 2379}, Endpoint{"h2", 1}));
 }
 
 TEST(EtcdOptionsTest, EachMistakeNamesItsPart) {
@@ -154,13 +149,13 @@ TEST(EtcdOptionsTest, APasswordMayStandInAFileOrAVariable) {
   ASSERT_EQ(setenv("MUSTER_ETCD_PASSWORD", "told", 1), 0);
   EXPECT_EQ(EtcdOptions::From(Parameters("me@h1", {})).password, "told");
   EXPECT_EQ(EtcdOptions::From(Parameters("h1", in_file)).password, "p@ss word");
-  EXPECT_EQ(EtcdOptions::From(Parameters("h1", {})).password, "") << "nobody asks for one";
+  EXPECT_EQ(EtcdOptions::From(Parameters("h1", {})).password, "") << "no user needs one";
   EXPECT_EQ(EtcdOptions::Parse("etcd://me@h1").password, "told");
   EXPECT_EQ(EtcdOptions::Parse("etcd://me:other@h1").password, "other");
   ASSERT_EQ(unsetenv("MUSTER_ETCD_PASSWORD"), 0);
 }
 
-TEST(EtcdOptionsTest, OptionsThatCannotBeMeantTogetherAreRefused) {
+TEST(EtcdOptionsTest, ContradictoryOptionsAreRefused) {
   EXPECT_THAT(Refusal(Parameters("https://h1", {{"cacert", "/a"}, {"ca_cert", "/b"}})),
               AllOf(HasSubstr("'cacert'"), HasSubstr("'ca_cert'")));
   EXPECT_THAT(Refusal(Parameters("h1", {{"cacert", "/a"}})), HasSubstr("protocol=https"));

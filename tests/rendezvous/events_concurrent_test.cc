@@ -68,7 +68,7 @@ TEST(ProcessSinkConcurrentTest, MayBeReplacedWhileEventsAreReported) {
     }
   });
   SetRendezvousEventSink(nullptr);
-  EXPECT_GE(delivered, kEvents / 2);  // the replacing thread itself hears half of its own
+  EXPECT_GE(delivered, kEvents / 2);  // the replacing thread itself receives half of its own
 }
 
 }  // namespace muster::test

@@ -1,4 +1,4 @@
-// Events: their JSON, where they go, and that nobody pays for those that nobody reads.
+// Events: their JSON, where they go, and that unread events cost nothing.
 #include "muster/rendezvous_events.h"
 
 #include <gmock/gmock.h>
@@ -47,7 +47,7 @@ std::string RefusalOf(const std::string& json) {
   return ErrorOf<std::invalid_argument>([&] { RendezvousEvent::FromJson(json); });
 }
 
-/// The message that this JSON string stands for.
+/// The message in this JSON string.
 std::string MessageOf(const std::string& quoted) {
   return RendezvousEvent::FromJson(With(R"("m")", quoted)).message;
 }
@@ -119,7 +119,7 @@ RendezvousEvent ArbitraryEvent() {
 
 }  // namespace
 
-// Whoever sets the sink of the process takes it away again.
+// A test that sets the sink of the process removes it again.
 class ProcessSinkTest : public ::testing::Test {
  protected:
   ~ProcessSinkTest() override { SetRendezvousEventSink(nullptr); }
@@ -217,7 +217,7 @@ TEST(RendezvousEventTest, RefusesMissingUnknownAndRepeatedKeysByName) {
               AllOf(HasSubstr("node_state 'running'"), HasSubstr("SUCCEEDED")));
 }
 
-TEST(RendezvousEventTest, RefusesOtherTextsAndSaysWhere) {
+TEST(RendezvousEventTest, RefusesOtherTextsAndReportsWhere) {
   EXPECT_THAT(RefusalOf(""),
               AllOf(HasSubstr("Rendezvous event: byte "), HasSubstr("end of input")));
   EXPECT_THAT(RefusalOf("[]"), HasSubstr("the text is a list"));
@@ -301,7 +301,7 @@ TEST(EventRecorderTest, AnOptionalNodeIsTakenForWhatItHolds) {
   EXPECT_EQ(kept.only().hostname, "host");
 }
 
-TEST(EventRecorderTest, ASinkThatThrowsHurtsNobody) {
+TEST(EventRecorderTest, ASinkThatThrowsHarmsNoCaller) {
   const EventRecorder recorder([](const RendezvousEvent&) { throw std::runtime_error("full"); },
                                "run");
   EXPECT_NO_THROW(recorder.Record("f", NodeState::kRunning, kNode, kSayNothing));
@@ -360,7 +360,7 @@ TEST(EventsToFileTest, AppendsOneLineForEachEventAtOnce) {
             "was here\n" + kEventJson + "\n" + kEventJson + "\n" + kEventJson + "\n");
 }
 
-TEST(EventsToFileTest, SaysWhyAFileCannotBeOpened) {
+TEST(EventsToFileTest, ReportsWhyAFileCannotBeOpened) {
   const TempDir dir;
   const std::string path = dir.File("missing/events");
   EXPECT_THAT(ErrorOf<std::runtime_error>([&] { EventsToFile(path); }),

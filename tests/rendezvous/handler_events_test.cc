@@ -1,4 +1,4 @@
-// What a handler reports of itself, and in which order.
+// What a handler reports about itself, and in which order.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -30,7 +30,7 @@ const Node kOther{.addr = "127.0.0.0", .pid = 1, .local_id = 0};
 
 class HandlerEventsTest : public ::testing::Test {
  protected:
-  /// Heartbeats do not come in between, unless `settings` say so.
+  /// Heartbeats do not come in between, unless `settings` allow it.
   std::unique_ptr<DynamicRendezvousHandler> Join(RendezvousSettings settings) {
     return meeting_.Join(std::move(settings), "127.0.0.1", events_.Sink());
   }
@@ -179,7 +179,7 @@ TEST_F(HandlerEventsTest, BeingASpareUntilTheEnd) {
   EXPECT_THAT(events_.All().at(1).message, HasSubstr("round 1"));
 }
 
-TEST_F(HandlerEventsTest, AMemberThatComesBackSaysThatItWasTakenForDead) {
+TEST_F(HandlerEventsTest, AMemberThatComesBackReportsThatItWasDeclaredLost) {
   const auto node = Join(QuickSettings(1, 2));
   node->NextRendezvous();
   OccupiedByAnother();
@@ -187,7 +187,7 @@ TEST_F(HandlerEventsTest, AMemberThatComesBackSaysThatItWasTakenForDead) {
       EventuallyTrue([&] { return !events_.Named("Executor._restore_to_participants").empty(); }));
 }
 
-TEST_F(HandlerEventsTest, Rdzv118EveryFailureIsReportedAndGoesOn) {
+TEST_F(HandlerEventsTest, Rdzv118EveryFailureIsReportedAndPropagated) {
   const auto node = Join(Unhurried(1, 1));
   const auto expect_failure = [&](const std::string& name, const std::string& text) {
     ASSERT_THAT(events_.Failures(), SizeIs(1)) << name;
@@ -248,7 +248,7 @@ TEST(CreationEventsTest, ABackendThatCannotBeMadeIsReported) {
   EXPECT_EQ(process.events.Failures()[0].name, "c10d_rendezvous_backend:create_backend");
 }
 
-TEST(CreationEventsTest, WhoServesTheStoreSaysSo) {
+TEST(CreationEventsTest, ANodeThatServesTheStoreReportsIt) {
   const ProcessSink process;
   const auto made = CreateC10dBackend(RendezvousParameters("c10d", "localhost:0", "run", 1, 1, ""));
   ASSERT_THAT(process.events.All(), SizeIs(1));
@@ -257,7 +257,7 @@ TEST(CreationEventsTest, WhoServesTheStoreSaysSo) {
   EXPECT_EQ(process.events.All()[0].local_id, std::nullopt);
 }
 
-TEST_F(HandlerEventsTest, ASinkThatThrowsDisturbsNobody) {
+TEST_F(HandlerEventsTest, ASinkThatThrowsDisturbsNoCall) {
   const auto node = meeting_.Join(QuickSettings(1, 1), "127.0.0.1",
                                   [](const RendezvousEvent&) { throw std::runtime_error("full"); });
   EXPECT_EQ(node->NextRendezvous().world_size, 1);

@@ -1,5 +1,5 @@
-// What the tests of the dynamic handler share: a cell to look into, a backend on it that can be
-// made to misbehave, and settings under which nothing waits long.
+// Shared by the tests of the dynamic handler: a visible cell, a backend on it that can be made to
+// fail, and settings with short times.
 #pragma once
 
 #include <dirent.h>
@@ -22,14 +22,13 @@
 #include "muster/hash_store.h"
 #include "muster/rendezvous_backend.h"
 #include "rendezvous/core/state.h"
-#include "rendezvous/wire/state_reader.h"
-#include "rendezvous/wire/state_writer.h"
+#include "rendezvous/wire/state_codec.h"
 #include "support/eventually.h"
 #include "support/temp_dir.h"
 
 namespace muster::test {
 
-/// The node that others write down as `name`, "addr_pid_id".
+/// The node that others know as `name`, "addr_pid_id".
 inline Node NodeNamed(const std::string& name) {
   const size_t id = name.rfind('_');
   const size_t pid = name.rfind('_', id - 1);
@@ -41,7 +40,7 @@ inline Node NodeNamed(const std::string& name) {
 /// The shared cell, in memory, fenced by integers. Any thread.
 class Cell {
  public:
-  /// Before each access, on the thread that makes it: may take its time, look around, or throw.
+  /// Before each access, on its thread: may wait, read, or throw.
   using Hook = std::function<void(bool writes)>;
 
   std::optional<StoredState> Get() {
@@ -156,7 +155,7 @@ inline RendezvousSettings QuickSettings(int64_t min_nodes, int64_t max_nodes) {
           .keep_alive_max_attempt = 100'000};
 }
 
-/// What several handlers of one test have in common.
+/// Shared by several handlers of one test.
 struct Meeting {
   std::shared_ptr<Cell> cell = std::make_shared<Cell>();
   std::shared_ptr<Store> store = HashStore::Create();
@@ -169,13 +168,13 @@ struct Meeting {
   }
 };
 
-/// Passes the time: what a slow backend does.
+/// Waits for that time, as a slow backend does.
 inline void Take(milliseconds time) {
   const Stopwatch watch;
   EventuallyTrue([&] { return watch.Elapsed() >= time; });
 }
 
-/// How many entries a folder of /proc has.
+/// The entries of a folder of /proc.
 inline std::vector<std::string> EntriesOf(const std::string& folder) {
   std::vector<std::string> names;
   DIR* const opened = opendir(folder.c_str());

@@ -1,4 +1,4 @@
-// Several nodes, each on a thread of its own: who gets into which round, and as what.
+// Several nodes, each on a thread of its own: which get into which round, and as what.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -53,7 +53,7 @@ class RoundsTest : public ::testing::Test {
   Meeting meeting_;
 };
 
-/// A node is dead after a second.
+/// A node is declared lost after a second.
 RendezvousSettings Mortal(int64_t min_nodes, int64_t max_nodes) {
   RendezvousSettings settings = QuickSettings(min_nodes, max_nodes);
   settings.keep_alive_interval = milliseconds(50);
@@ -65,7 +65,7 @@ RendezvousSettings Mortal(int64_t min_nodes, int64_t max_nodes) {
 
 TEST_F(RoundsTest, Rdzv107TheThirdByNameIsRankTwoOfThree) {
   const auto nodes = Nodes(3, QuickSettings(3, 3));
-  const auto last = Next(nodes[2]);  // whoever comes first, the order is that of the names
+  const auto last = Next(nodes[2]);  // whichever node comes first, the order is that of the names
   EXPECT_TRUE(EventuallyTrue([&] { return cell().State().participants.size() == 1; }));
   const auto first = Next(nodes[0]);
   const auto second = Next(nodes[1]);
@@ -122,7 +122,7 @@ TEST_F(RoundsTest, Rdzv127ASpareTakesThePlaceOfTheDead) {
   second->Result();
   const auto third = Next(nodes[2]);
   EXPECT_TRUE(EventuallyTrue([&] { return IsSpare(nodes[2]); }));
-  nodes[1].reset();  // no word of farewell: it just falls silent
+  nodes[1].reset();  // no leave: it just falls silent
   EXPECT_TRUE(EventuallyTrue([&] { return Waits(nodes[2]); }));
   EXPECT_FALSE(IsSpare(nodes[2]));
   EXPECT_TRUE(EventuallyTrue([&] { return nodes[0]->NumNodesWaiting() == 1; }));
@@ -139,7 +139,7 @@ TEST_F(RoundsTest, Rdzv128ALateNodeWaitsAndAllThreeFormTheNextRound) {
   const auto first = Next(nodes[0]);
   const auto second = Next(nodes[1]);
   EXPECT_TRUE(EventuallyTrue([&] { return cell().State().participants.size() == 2; }));
-  cell().Edit([](RendezvousState& state) {  // somebody whose last call is over
+  cell().Edit([](RendezvousState& state) {  // a node whose last call is over
     state.complete = true;
     state.deadline.reset();
     int64_t rank = 0;
@@ -199,7 +199,7 @@ TEST_F(RoundsTest, AMemberThatLeavesMakesRoomAtOnce) {
   EXPECT_EQ(third->Result().rank, 1);
 }
 
-TEST_F(RoundsTest, WhatIsWaitedForIsToldToOtherThreadsMeanwhile) {
+TEST_F(RoundsTest, OtherThreadsCanReadWhatACallWaitsFor) {
   const auto nodes = Nodes(3, QuickSettings(3, 3));
   EXPECT_EQ(nodes[0]->DescribeWait(), WaitReport());
   const auto first = Next(nodes[0]);
@@ -225,12 +225,12 @@ TEST_F(RoundsTest, WhatIsWaitedForIsToldToOtherThreadsMeanwhile) {
   EXPECT_EQ(report.time_left, std::nullopt);
 }
 
-TEST_F(RoundsTest, ABackendThatStandsStillCostsNobodyItsPlace) {
+TEST_F(RoundsTest, ABackendThatStandsStillCostsNoNodeItsPlace) {
   const auto nodes = Nodes(3, Mortal(3, 3));
   InParallel(3, [&](int index) { nodes[static_cast<size_t>(index)]->NextRendezvous(); });
   std::atomic<bool> stalled = true;
   cell().SetHook([&](bool) { EventuallyTrue([&] { return !stalled; }); });
-  Take(milliseconds(1'500));  // longer than anybody may be silent
+  Take(milliseconds(1'500));  // longer than any node may be silent
   stalled = false;
   const Stopwatch watch;
   while (watch.Elapsed() < milliseconds(1'000)) {
@@ -247,7 +247,7 @@ TEST_F(RoundsTest, AMemberThatLeavesAtOnceStillCounts) {
   EXPECT_TRUE(EventuallyTrue([&] { return cell().State().participants.size() == 1; }));
   meeting_.store->Set("torch.rendezvous.run.0/MASTER_ADDR", "127.0.0.1");
   meeting_.store->Set("torch.rendezvous.run.0/MASTER_PORT", "4711");
-  cell().Edit([&](RendezvousState& state) {  // another completed the round and was gone again
+  cell().Edit([&](RendezvousState& state) {  // another node completed the round and was gone again
     state.complete = true;
     state.participants = {{NodeNamed(node->node()), 1}};
     state.completion = {.round = 0, .world_size = 2};
@@ -300,7 +300,7 @@ TEST(RoundsOnStoresTest, TwoNodesMeetInAFile) {
   EXPECT_THROW(nodes[1]->NextRendezvous(), RendezvousClosedError);
 }
 
-TEST(RoundsOnStoresTest, HeartbeatsGoOnWhileSomebodyBlocksInTheStoreOfTheRound) {
+TEST(RoundsOnStoresTest, HeartbeatsContinueWhileACallBlocksInTheStoreOfTheRound) {
   const RendezvousParameters parameters("c10d", "localhost:0", "run", 1, 1, "127.0.0.1",
                                         {{"is_host", true}, {"read_timeout", int64_t{20}}});
   auto [backend, store] = CreateC10dBackend(parameters);
@@ -323,9 +323,9 @@ TEST(RoundsOnStoresTest, HeartbeatsGoOnWhileSomebodyBlocksInTheStoreOfTheRound) 
   EXPECT_EQ(blocked.Result(), "now");
 }
 
-TEST(RoundsOnStoresTest, OldNewsDoNotMakeAWaiterSpin) {
+TEST(RoundsOnStoresTest, AnOldNoticeDoesNotMakeAWaiterSpin) {
   const auto store = HashStore::Create();
-  // What a rendezvous of the same name has left, whose state somebody has removed.
+  // Left behind by a rendezvous of the same name, whose state was removed.
   store->Set("torch.rendezvous.run.0/MUSTER_COMPLETE", "1");
   store->Set("torch.rendezvous.run.0/MUSTER_OVER", "1");
   RendezvousSettings settings = QuickSettings(2, 2);

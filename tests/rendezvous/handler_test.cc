@@ -1,5 +1,5 @@
-// The dynamic handler, one node at a time: what it promises, and what it does with a backend that
-// does not keep its own promises.
+// The dynamic handler, one node at a time: its promises, and its reaction to a backend that breaks
+// its own.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 #include "muster/prefix_store.h"
 #include "rendezvous/document/rendezvous_driver.h"
 #include "rendezvous/handler_kit.h"
-#include "rendezvous/wire/state_reader.h"
+#include "rendezvous/wire/state_codec.h"
 #include "support/background.h"
 #include "support/errors.h"
 #include "support/fake_cell.h"
@@ -61,7 +61,7 @@ TEST_F(HandlerTest, Rdzv104RejectsAnEmptyRunId) {
   EXPECT_THAT(ErrorOf<std::invalid_argument>([&] { Alone(settings); }), HasSubstr("run id"));
 }
 
-TEST_F(HandlerTest, Rdzv104RejectsNumbersOfNodesThatCannotBeMeant) {
+TEST_F(HandlerTest, Rdzv104RejectsInvalidNumbersOfNodes) {
   for (const int64_t min : {0, -1, -5}) {
     EXPECT_THAT(ErrorOf<std::invalid_argument>([&] { Alone(QuickSettings(min, 3)); }),
                 HasSubstr(std::to_string(min)));
@@ -100,8 +100,8 @@ TEST(HandlerDelayTest, Rdzv106TheFirstDelayGrowsWithTheNodesUpToThreeTenthsOfASe
     testing::FakeClock clock;
     testing::FakeCell cell;
     const RunSettings rules{.min_nodes = 1, .max_nodes = max_nodes};
-    SharedDocument document(cell, rules, clock, 1s);
-    RendezvousDriver driver(document, cell, Node{"a", 1, 0}, rules, clock, 7, {});
+    SharedDocument document(cell.port, rules, clock, 1s);
+    RendezvousDriver driver(document, cell.port, Node{"a", 1, 0}, rules, clock, 7, {});
     Duration longest = 0s;
     for (int draw = 0; draw < 100; ++draw) {
       const Duration delay = driver.FirstDelay();
@@ -175,7 +175,7 @@ TEST_F(HandlerTest, Rdzv110AJoinLimitBelowTheTimeOfASyncIsATimeout) {
   EXPECT_THAT(cell().State().participants, IsEmpty());
 }
 
-TEST_F(HandlerTest, ATimeoutSaysWhoWasThereAndHowManyAreMissing) {
+TEST_F(HandlerTest, ATimeoutReportsWhichNodesWereThereAndHowManyAreMissing) {
   RendezvousSettings settings = QuickSettings(3, 4);
   settings.join_timeout = milliseconds(60);
   const auto node = Alone(settings);
@@ -183,7 +183,7 @@ TEST_F(HandlerTest, ATimeoutSaysWhoWasThereAndHowManyAreMissing) {
               AllOf(HasSubstr("1 of 4 nodes are here (" + node->node() + ")"),
                     HasSubstr("2 more are needed")));
   EXPECT_THAT(HeartbeatThreads(), IsEmpty());
-  // Nothing is left behind, and the next call starts afresh.
+  // Nothing is left behind, and the next call starts again.
   EXPECT_THAT(cell().State().last_heartbeats, IsEmpty());
   EXPECT_THROW(node->NextRendezvous(), RendezvousTimeoutError);
 }
@@ -215,7 +215,7 @@ TEST_F(HandlerTest, Rdzv124AMemberThatComesBackAfterTheCloseIsTakenOutFirst) {
   EXPECT_TRUE(cell().State().closed);
 }
 
-TEST_F(HandlerTest, AfterAShutdownOthersLearnWhoDidIt) {
+TEST_F(HandlerTest, AfterAShutdownOthersLearnWhichNodeDidIt) {
   const auto first = Alone();
   first->NextRendezvous();
   EXPECT_TRUE(first->Shutdown());
@@ -293,7 +293,7 @@ TEST_F(HandlerTest, Rdzv116ShutdownClosesAndTwiceIsFine) {
   EXPECT_EQ(node->DescribeWait().phase, WaitReport::Phase::kClosed);
 }
 
-TEST_F(HandlerTest, Rdzv117ShutdownFailsWithFalseOrWithTheErrorOfSomebodyElse) {
+TEST_F(HandlerTest, Rdzv117ShutdownFailsWithFalseOrWithAForeignError) {
   const auto node = Alone();
   node->NextRendezvous();
   cell().SetHook([](bool) { throw RendezvousConnectionError("gone"); });
@@ -311,9 +311,9 @@ TEST_F(HandlerTest, Rdzv117ShutdownFailsWithFalseOrWithTheErrorOfSomebodyElse) {
   EXPECT_TRUE(node->Shutdown());
 }
 
-// --- What is waited for ---
+// --- Reports of waits ---
 
-TEST_F(HandlerTest, WhoHasLeftOrGivenUpWaitsForNobody) {
+TEST_F(HandlerTest, ANodeThatLeftOrTimedOutWaitsForNothing) {
   const auto node = Alone();
   node->NextRendezvous();
   EXPECT_EQ(node->DescribeWait().phase, WaitReport::Phase::kComplete);
@@ -326,7 +326,7 @@ TEST_F(HandlerTest, WhoHasLeftOrGivenUpWaitsForNobody) {
   EXPECT_EQ(alone->DescribeWait(), WaitReport());
 }
 
-TEST_F(HandlerTest, WhoHasNotYetSeenTheStateSaysThatItWaitsForTheBackend) {
+TEST_F(HandlerTest, ANodeThatHasNotReadTheStateReportsThatItWaitsForTheBackend) {
   const auto node = Alone();
   std::string meanwhile;
   cell().SetHook([&](bool) {
@@ -337,7 +337,7 @@ TEST_F(HandlerTest, WhoHasNotYetSeenTheStateSaysThatItWaitsForTheBackend) {
   cell().SetHook({});
 }
 
-TEST_F(HandlerTest, ATimeoutOfClosingSaysThatItWasTheClosing) {
+TEST_F(HandlerTest, ATimeoutOfClosingNamesTheClosing) {
   RendezvousSettings settings = QuickSettings(1, 1);
   settings.close_timeout = milliseconds(1);
   const auto node = Alone(settings);
@@ -518,7 +518,7 @@ TEST_F(HandlerTest, Rdzv046WhatIsNoStateIsAStateErrorUntilItIsOneAgain) {
     EXPECT_THAT(ErrorOf<RendezvousStateError>([&] { Alone()->NumNodesWaiting(); }),
                 HasSubstr(original));
     EXPECT_FALSE(Alone()->Shutdown());
-    EXPECT_EQ(cell().Bytes(), bytes) << "it is left to whoever understands it";
+    EXPECT_EQ(cell().Bytes(), bytes) << "it is left to nodes that understand it";
   }
   const auto late = Alone();
   EXPECT_THROW(late->IsClosed(), RendezvousStateError);
@@ -526,7 +526,7 @@ TEST_F(HandlerTest, Rdzv046WhatIsNoStateIsAStateErrorUntilItIsOneAgain) {
   EXPECT_TRUE(late->IsClosed());
 }
 
-TEST_F(HandlerTest, ACloseThatFindsNothingStoredAnyMoreIsWrittenAllTheSame) {
+TEST_F(HandlerTest, ACloseThatFindsNothingStoredAnyMoreIsWrittenAnyway) {
   const auto node = Alone();
   node->NextRendezvous();
   cell().ForgetAtNextWrite();
@@ -535,7 +535,7 @@ TEST_F(HandlerTest, ACloseThatFindsNothingStoredAnyMoreIsWrittenAllTheSame) {
   EXPECT_EQ(cell().State().closed_by, node->node() + ": the end");
 }
 
-TEST_F(HandlerTest, ARoundThatFindsNothingStoredAnyMoreIsWrittenAllTheSame) {
+TEST_F(HandlerTest, ARoundThatFindsNothingStoredAnyMoreIsWrittenAnyway) {
   const auto node = Alone();
   node->NextRendezvous();
   cell().SetHook([&, done = std::make_shared<std::atomic<bool>>(false)](bool writes) {

@@ -17,7 +17,7 @@ TEST(HereTest, AddressesOfOthersAreNot) {
     EXPECT_FALSE(IsHere(host)) << host;
 }
 
-TEST(HereTest, ALoopbackAddressIsNotToldToOthers) {
+TEST(HereTest, ALoopbackAddressIsNotGivenToOthers) {
   EXPECT_EQ(AddressTowards({"127.0.0.1", 29400}), HostName());
   EXPECT_EQ(AddressTowards({"no such host", 29400}), HostName());
 }

@@ -1,10 +1,10 @@
-// Handlers whose caller no longer wants to wait: the node goes, and may come again.
+// Handlers whose caller ends the wait: the node leaves, and may come again.
 #include "muster/c10d_rendezvous.h"
 #include "muster/interruption.h"
 #include "muster/static_rendezvous.h"
 #include "rendezvous/coordinated_kit.h"
 #include "support/errors.h"
-#include "support/wish.h"
+#include "support/interruption_request.h"
 
 namespace muster::test {
 
@@ -34,10 +34,10 @@ class InterruptedHandlerTest : public ::testing::TestWithParam<Backend> {
     return GetParam().make("127.0.0.1:" + std::to_string(server_.port()));
   }
   std::string Interrupt(const std::function<void()>& call) {
-    Wish wish;
-    Background<void> waiter(wish.Within(call));
-    EXPECT_TRUE(EventuallyTrue([&] { return wish.questions() > 3 || waiter.IsDone(); }));
-    wish.Make();
+    InterruptionRequest request;
+    Background<void> waiter(request.Within(call));
+    EXPECT_TRUE(EventuallyTrue([&] { return request.checks() > 3 || waiter.IsDone(); }));
+    request.Make();
     return ErrorOf<InterruptedError>([&] { waiter.Result(); });
   }
 
@@ -71,7 +71,7 @@ TEST_P(InterruptedHandlerTest, ANodeThatWaitedForASecondOneCanComeAgain) {
 TEST_P(InterruptedHandlerTest, ANodeThatWasInterruptedIsNotCountedIn) {
   const auto first = Node();
   Interrupt([&] { first->NextRendezvous(); });
-  // Were it still counted in, the round would be complete with the second one.
+  // If it were still counted, the round would be complete with the second one.
   const auto second = Node();
   const auto joining = Next(*second);
   EXPECT_TRUE(EventuallyTrue([&] { return second->DescribeWait().here == 1; }));
@@ -80,7 +80,7 @@ TEST_P(InterruptedHandlerTest, ANodeThatWasInterruptedIsNotCountedIn) {
   ExpectAgreement({joining->Result(), again->Result()});
 }
 
-TEST_P(InterruptedHandlerTest, AMemberThatWaitsForNewsStaysOne) {
+TEST_P(InterruptedHandlerTest, AMemberThatWaitsForAnEventStaysAMember) {
   std::vector<RendezvousHandlerPtr> nodes;
   nodes.push_back(Node());
   nodes.push_back(Node());
@@ -90,11 +90,11 @@ TEST_P(InterruptedHandlerTest, AMemberThatWaitsForNewsStaysOne) {
   EXPECT_EQ(nodes[0]->NumNodesWaiting(), 0);
 }
 
-TEST_P(InterruptedHandlerTest, AHandlerIsDestroyedInOrderWhateverIsWished) {
-  Wish wish;
-  wish.Make();
+TEST_P(InterruptedHandlerTest, AHandlerIsDestroyedInOrderDespiteARequest) {
+  InterruptionRequest request;
+  request.Make();
   auto node = Node();
-  const ScopedInterruption scope(wish.Question());
+  const ScopedInterruption scope(request.Check());
   EXPECT_THROW(node->NextRendezvous(), InterruptedError);
   node.reset();
 }
@@ -107,10 +107,10 @@ TEST(InterruptedStaticHandlerTest, RankZeroStopsWaitingAndMeetsTheOthersLater) {
                              "", {{"rank", rank}, {"timeout", "30"}}));
   };
   const auto first = node(0);
-  Wish wish;
+  InterruptionRequest request;
   {
-    Background<void> waiter(wish.Within([&] { first->NextRendezvous(); }));
-    wish.Make();
+    Background<void> waiter(request.Within([&] { first->NextRendezvous(); }));
+    request.Make();
     EXPECT_THAT(ErrorOf<InterruptedError>([&] { waiter.Result(); }), HasSubstr("1/3 clients"));
   }
   const auto second = node(1);

@@ -1,4 +1,4 @@
-// Endpoints as people write them, this machine as its network sees it.
+// Endpoints as users write them, and this machine as its network sees it.
 #include "muster/network.h"
 
 #include <arpa/inet.h>
@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "muster/tcp_store.h"
-#include "store/socket_with_port.h"
+#include "store/free_socket.h"
 #include "support/errors.h"
 #include "support/eventually.h"
 #include "support/machine.h"
@@ -224,8 +224,8 @@ TEST(ThisMachineTest, TheFullNameHasADomainOrIsTheHostName) {
   EXPECT_TRUE(name == OwnName() || name.find('.') != std::string::npos) << name;
 }
 
-TEST(FreePortTest, APortThatIsHeldIsFreeForNobodyElseOnAnyAddress) {
-  const SocketWithPort socket;
+TEST(FreePortTest, APortThatIsHeldIsFreeForNoOtherOnAnyAddress) {
+  const ListeningSocket socket = FreeSocket();
   EXPECT_NE(socket.port(), 0);
   EXPECT_FALSE(CanBind("127.0.0.1", socket.port()));
   EXPECT_FALSE(CanBind("0.0.0.0", socket.port()));
@@ -237,10 +237,10 @@ TEST(FreePortTest, ThePortComesBackWithTheSocket) {
   uint16_t port = 0;
   int fd = -1;
   {
-    SocketWithPort socket;
+    ListeningSocket socket = FreeSocket();
     port = socket.port();
     fd = socket.fd();
-    const SocketWithPort moved(std::move(socket));
+    const ListeningSocket moved(std::move(socket));
     EXPECT_EQ(moved.fd(), fd);
     EXPECT_EQ(moved.port(), port);
     EXPECT_FALSE(CanBind("127.0.0.1", port));
@@ -249,12 +249,12 @@ TEST(FreePortTest, ThePortComesBackWithTheSocket) {
 }
 
 TEST(FreePortTest, AFreePortIsOneThatCouldBeBound) {
-  // Again and again: between the two, another process may have had the same luck.
+  // Repeatedly: between the two calls, another process may have got the same port.
   EXPECT_TRUE(EventuallyTrue([] { return CanBind("127.0.0.1", FreePort()); }));
 }
 
 TEST(FreePortTest, AServerTakesTheSocketOver) {
-  SocketWithPort socket;
+  ListeningSocket socket = FreeSocket();
   const uint16_t port = socket.port();
   const TcpStore store(
       "127.0.0.1",

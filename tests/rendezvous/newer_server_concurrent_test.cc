@@ -1,4 +1,4 @@
-// A node never takes a muster server for a plain one, whatever versions of sessions that speaks.
+// A node never treats a muster server as a plain one, whatever session versions it speaks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,12 +26,12 @@ void Answer(RawSocket& peer, const std::string& answer) try {
   peer.Receive(5);
   peer.Send(answer);
 } catch (const std::runtime_error&) {
-  // The node has gone.
+  // The node has disconnected.
 }
 
-/// What NextRendezvous() says of a server that speaks only later versions. `answer` is its answer
-/// to an Open.
-std::string Meet(const std::string& answer) {
+/// The error of NextRendezvous() with a server that speaks only later versions. `answer` is its
+/// answer to an Open. A node that repeats its attempts does so for at most `join_timeout`.
+std::string Meet(const std::string& answer, milliseconds join_timeout = milliseconds(1'500)) {
   RawListener listener;
   std::vector<std::string> log;
   Background<std::string> joining([&] {
@@ -42,7 +42,7 @@ std::string Meet(const std::string& answer) {
         .run_id = "run",
         .min_nodes = 1,
         .max_nodes = 1,
-        .join_timeout = std::chrono::milliseconds(1'500),
+        .join_timeout = join_timeout,
         .log = [&](std::string_view line) { log.emplace_back(line); }});
     try {
       handler->NextRendezvous();
@@ -52,7 +52,7 @@ std::string Meet(const std::string& answer) {
       return std::string(error.what());
     }
   });
-  // A node that is refused before it has sent its join connects once more.
+  // A node that is refused before it has sent its join connects again.
   std::vector<RawSocket> peers;
   while (!joining.IsDone()) {
     if (!listener.HasWaiting(milliseconds(10))) continue;
@@ -71,7 +71,8 @@ std::string Refusal(const std::string& why) {
 }
 
 TEST(NewerServerTest, ItsRefusalIsAClearError) {
-  EXPECT_THAT(Meet(Refusal("the node speaks versions 2 to 2, and this server 7 to 9")),
+  const std::string refusal = Refusal("the node speaks versions 2 to 2, and this server 7 to 9");
+  EXPECT_THAT(Meet(refusal, kPatience),
               AllOf(HasSubstr("may not join"), HasSubstr("this server 7 to 9")));
 }
 

@@ -1,4 +1,4 @@
-// The names under which nodes appear to each other.
+// The names of nodes in messages to each other.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>

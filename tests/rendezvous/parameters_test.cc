@@ -1,4 +1,4 @@
-// RendezvousParameters: what is refused, and how options are read.
+// RendezvousParameters: refusals, and how options are read.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>

@@ -1,4 +1,4 @@
-// A store that writes down what it is asked, for tests of who asks what in which order.
+// A store that records its requests, for tests of the order of requests.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@
 
 namespace muster::test {
 
-/// Everything is done by a HashStore and noted as one word per request: "add p/num_members 1".
+/// A HashStore executes everything; each request is recorded as one text: "add p/num_members 1".
 class RecordingStore final : public Store {
  public:
   explicit RecordingStore(std::shared_ptr<HashStore> inner = HashStore::Create())
@@ -76,7 +76,7 @@ class RecordingStore final : public Store {
     inner_->SetTimeout(timeout);
   }
 
-  /// What was asked since the last call of this.
+  /// The requests since the last call of this.
   std::vector<std::string> Taken() const {
     const std::lock_guard lock(mutex_);
     return std::exchange(notes_, {});

@@ -1,4 +1,4 @@
-// RendezvousHandlerRegistry: who is registered, and what creating a handler can go wrong with.
+// RendezvousHandlerRegistry: which backends are registered, and the errors of creating a handler.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -140,7 +140,7 @@ TEST(RendezvousRegistryTest, ACreatorMayUseTheRegistryItself) {
   EXPECT_THAT(registry.Names(), ElementsAre("inner", "late", "outer"));
 }
 
-TEST(RendezvousRegistryTest, WhatACreatorThrowsGoesOnToTheCaller) {
+TEST(RendezvousRegistryTest, WhatACreatorThrowsReachesTheCaller) {
   RendezvousHandlerRegistry registry;
   registry.Register("fake", [](const RendezvousParameters&) -> RendezvousHandlerPtr {
     throw RendezvousConnectionError("nobody there");
@@ -159,7 +159,7 @@ TEST(DefaultRendezvousRegistryTest, Rdzv033KeepsTheBuiltInNames) {
   }
 }
 
-TEST(DefaultRendezvousRegistryTest, EtcdSaysThatThisBuildHasNoneAndWhatItHas) {
+TEST(DefaultRendezvousRegistryTest, EtcdReportsThatThisBuildHasNoneAndWhatItHas) {
   for (const char* name : {"etcd", "etcd-v2"}) {
     EXPECT_THAT(ErrorOf<RendezvousError>([&] { GetRendezvousHandler(For(name)); }),
                 AllOf(HasSubstr(std::string("'") + name + "'"), HasSubstr("no etcd support"),
@@ -167,7 +167,7 @@ TEST(DefaultRendezvousRegistryTest, EtcdSaysThatThisBuildHasNoneAndWhatItHas) {
   }
 }
 
-TEST(DefaultRendezvousRegistryTest, WhatIsSuppliedTakesNobodysPlace) {
+TEST(DefaultRendezvousRegistryTest, ASuppliedBackendReplacesNoOther) {
   EXPECT_THROW(DefaultRendezvousRegistry().Supply("c10d", &CreateFirst), std::invalid_argument);
   EXPECT_THROW(DefaultRendezvousRegistry().Supply("", &CreateFirst), std::invalid_argument);
   DefaultRendezvousRegistry().Supply("supplied", &CreateFirst);

@@ -137,7 +137,7 @@ Scenario::Actor& Scenario::Named(const std::string& name) {
 void Scenario::Start(Actor& actor, Doing doing, Duration timeout) {
   actor.doing = doing;
   actor.deadline = now_ + timeout;
-  // A node that wants the next round leaves the present one first.
+  // A node that requests the next round leaves the present one first.
   if (doing == Doing::kJoining && state_.participants.contains(actor.node)) {
     actor.doing = Doing::kLeaving;
     Settle();
@@ -208,7 +208,7 @@ void Scenario::Finish(Actor& actor, const Decision& decision) {
     Say(Concat(actor.node.addr, " ", Name(decision.action), " (", decision.reason,
                state_.closed_by.empty() ? "" : Concat(" by ", state_.closed_by), ")"));
   }
-  // Closing is done beside what the node does otherwise.
+  // Closing happens in addition to what the node does otherwise.
   const bool still_in =
       actor.doing == Doing::kClosing && actor.place && state_.participants.contains(actor.node);
   actor.doing = joined || still_in ? Doing::kJoined : Doing::kNothing;

@@ -21,7 +21,7 @@ class Scenario {
   ///   join a b        start NextRendezvous() on these nodes
   ///   exit a          leave the round
   ///   close a [why]   close the rendezvous
-  ///   kill a          the node dies without a word
+  ///   kill a          the node dies without leaving
   ///   pause a         the node does nothing until 'resume a'
   ///   skew a 1h       its wall clock is off by so much
   ///   advance 10s     time passes
@@ -48,7 +48,7 @@ class Scenario {
   void Start(Actor& actor, Doing doing, Duration timeout);
   void Advance(Duration span);
   void Settle();
-  /// Lets the node look and act once. Whether it changed the state.
+  /// Lets the node read and act once. Returns whether it changed the state.
   bool Step(Actor& actor);
   void Finish(Actor& actor, const Decision& decision);
   void Perform(Actor& actor, const Decision& decision, RendezvousState seen);

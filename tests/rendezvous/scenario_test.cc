@@ -1,5 +1,5 @@
-// Every file in tests/scenarios is a story: its purpose, what happens, and after "----" what comes
-// of it. MUSTER_REWRITE=1 writes down what comes of it now; the difference is reviewed like code.
+// Every file in tests/scenarios is a story: its purpose, its events, and after "----" the results.
+// MUSTER_REWRITE=1 writes the present results; the difference is reviewed like code.
 #include "rendezvous/scenario.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The static rendezvous with several nodes, and what it says while it waits.
+// The static rendezvous with several nodes, and its reports while it waits.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -26,8 +26,8 @@ RendezvousHandlerPtr Node(uint16_t port, int64_t rank, int64_t nodes, std::strin
                            {{"rank", rank}, {"timeout", std::move(timeout)}}));
 }
 
-/// Rank 0's server, which it finds there as a tenant: so the port is known before, nobody can take
-/// it, and it is open on loopback only.
+/// Rank 0's server, which rank 0 then shares. The port is known beforehand, no other process can
+/// take it, and it is open on loopback only.
 class StaticNodesTest : public ::testing::Test {
  protected:
   uint16_t port() const { return server_->port(); }
@@ -55,7 +55,7 @@ TEST_F(StaticNodesTest, Rdzv172_EveryNodeHasItsRankTwiceInARow) {
   });
 }
 
-TEST_F(StaticNodesTest, Rank0SaysThatItWaitsForTheOthers) {
+TEST_F(StaticNodesTest, Rank0ReportsThatItWaitsForTheOthers) {
   const auto first = Node(port(), 0, 2);
   Background<RendezvousInfo> waiting([&] { return first->NextRendezvous(); });
   EXPECT_TRUE(
@@ -74,7 +74,7 @@ TEST_F(StaticNodesTest, Rank0SaysThatItWaitsForTheOthers) {
   EXPECT_EQ(first->DescribeWait().phase, WaitReport::Phase::kComplete);
 }
 
-TEST_F(StaticNodesTest, Rank0GivesUpWithTheStoresErrorWhenTheOthersDoNotCome) {
+TEST_F(StaticNodesTest, Rank0FailsWithTheStoresErrorWhenTheOthersDoNotCome) {
   const auto alone = Node(port(), 0, 3, "1");
   const std::string text = ErrorOf<StoreTimeoutError>([&] { alone->NextRendezvous(); });
   EXPECT_THAT(text, AllOf(HasSubstr("'run-1'"), HasSubstr("rank 0 of 3"),

@@ -1,4 +1,4 @@
-// The static rendezvous: what it is made from, and a node alone in it.
+// The static rendezvous: its parameters, and a node alone in it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -36,7 +36,7 @@ TEST(StaticHandlerTest, Rdzv171_ARankIsRequired) {
               AllOf(HasSubstr("'rank' is missing"), HasSubstr("--node-rank")));
   EXPECT_THAT(ErrorFor(Parameters("localhost:1", {{"rank", std::monostate()}})),
               HasSubstr("'rank' is missing"));
-  EXPECT_THAT(ErrorFor(Parameters("", {})), HasSubstr("'rank' is missing"));  // first of all
+  EXPECT_THAT(ErrorFor(Parameters("", {})), HasSubstr("'rank' is missing"));  // first
 }
 
 TEST(StaticHandlerTest, Rdzv171_AnEndpointIsRequired) {
@@ -92,7 +92,7 @@ TEST(StaticHandlerTest, Rdzv172_ANodeAloneMeetsItselfTwiceInOneStore) {
   EXPECT_EQ(inner(first), inner(second));
   first.store->Set("key", "value");
   EXPECT_EQ(inner(second)->Get("run-1/key"), "value");
-  // Workers are told the port that the kernel chose.
+  // Workers receive the port that the kernel chose.
   const TcpStore worker("127.0.0.1", {.port = first.bootstrap_store_info.master_port});
   EXPECT_EQ(inner(first)->Timeout(), std::chrono::seconds(30));
 }
@@ -102,7 +102,7 @@ TEST(StaticHandlerTest, Launch100_ANodeAloneFindsNothingOfTheRoundBefore) {
   const RendezvousInfo first = handler->NextRendezvous();
   TcpStore worker("127.0.0.1", {.port = first.bootstrap_store_info.master_port});
   worker.Set("key of a worker", "value");
-  ASSERT_TRUE(worker.Check({"key of a worker"}));  // It is there: a Set() has no answer.
+  ASSERT_TRUE(worker.Check({"key of a worker"}));  // The key is there: a Set() has no answer.
   first.store->Set("key of the agent", "value");
   const RendezvousInfo second = handler->NextRendezvous();
   EXPECT_EQ(second.bootstrap_store_info, first.bootstrap_store_info);

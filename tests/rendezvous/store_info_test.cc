@@ -1,4 +1,4 @@
-// Where workers find their store: written by rank 0, read by all.
+// The address of the workers' store: written by rank 0, read by all.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

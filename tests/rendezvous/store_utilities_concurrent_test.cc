@@ -65,8 +65,8 @@ TEST_F(MembersTest, Rdzv182_Rank0ReportsTheMissingAndTheOthersReferToIt) {
                .trace_timeout = milliseconds(10)});
     });
   };
-  // The others give up first and then wait as long again for rank 0, so that the order of threads
-  // does not matter; rank 3 is the one that never comes.
+  // The others time out first and then wait as long again for rank 0, so the order of threads does
+  // not matter; rank 3 never comes.
   Background<std::string> one([&] { return fail(1, milliseconds(2'000)); });
   Background<std::string> two([&] { return fail(2, milliseconds(2'000)); });
   Connect()->Wait({"p1/TRACE", "p2/TRACE"}, kPatience);

@@ -1,4 +1,4 @@
-// Barriers and exchanges, request by request; stores that come up or say why not.
+// Barriers and exchanges, request by request; stores that start, or report why not.
 #include "muster/store_utilities.h"
 
 #include <gmock/gmock.h>
@@ -26,7 +26,7 @@ using ::testing::Not;
 namespace {
 
 constexpr milliseconds kShort{30};
-// One limit serves for connecting, which must succeed, and for waiting, which must not.
+// One limit is for connecting, which must succeed, and for waiting, which must not.
 constexpr milliseconds kLongEnoughToConnect{1'000};
 
 BarrierOptions Traced(int64_t rank) {
@@ -100,7 +100,7 @@ TEST(BarrierTest, Rdzv179_TheOthersOnlyWaitForIt) {
                                          "wait p/last_member", "set_timeout 777"));
 }
 
-TEST(BarrierTest, AFailedBarrierWithoutRanksSaysHowManyCame) {
+TEST(BarrierTest, AFailedBarrierWithoutRanksReportsHowManyCame) {
   const auto store = HashStore::Create();
   const std::string text =
       ErrorOf<StoreTimeoutError>([&] { Barrier(*store, 3, "p", {.timeout = kShort}); });
@@ -193,7 +193,7 @@ TEST(GetAllTest, MissingValuesAreNamed) {
               AllOf(HasSubstr("rank 3:"), HasSubstr("ranks [1, 4] gave no value")));
 }
 
-TEST(GetAllTest, Rank0SaysHowManyHaveRead) {
+TEST(GetAllTest, Rank0ReportsHowManyHaveRead) {
   const auto store = HashStore::Create();
   store->SetTimeout(kShort);
   for (const char* key : {"p0", "p1", "p2"}) store->Set(key, "v");
@@ -220,7 +220,7 @@ TEST(SynchronizeTest, SetsItsValueAndDeletesNothing) {
                           "wait p/finished/last_member", "set_timeout 777"));
 }
 
-// --- Stores that come up ----------------------------------------------------------------------
+// --- Stores that start ------------------------------------------------------------------------
 
 TEST(CreateTcpStoreTest, Rdzv183_AWorldOfSeveralNeedsAPort) {
   EXPECT_THAT(
@@ -251,7 +251,7 @@ TEST(CreateTcpStoreTest, Rdzv183_WithoutWaitingThereIsNoBarrier) {
   EXPECT_THAT(store->ListKeys(), ::testing::IsEmpty());
 }
 
-TEST(CreateTcpStoreTest, Rdzv183_AServerWhoseMembersAreMissingSaysSo) {
+TEST(CreateTcpStoreTest, Rdzv183_AServerReportsItsMissingMembers) {
   const std::string text = ErrorOf<StoreTimeoutError>([] {
     CreateTcpStore({.is_server = true,
                     .host = "127.0.0.1",
@@ -262,7 +262,7 @@ TEST(CreateTcpStoreTest, Rdzv183_AServerWhoseMembersAreMissingSaysSo) {
   EXPECT_THAT(text, AllOf(HasSubstr("127.0.0.1"), HasSubstr("1/3")));
 }
 
-TEST(CreateTcpStoreTest, Rdzv183_AClientWhosePeersAreMissingSaysHowManyCame) {
+TEST(CreateTcpStoreTest, Rdzv183_AClientWithMissingPeersReportsHowManyCame) {
   const StoreServer server({.host = "127.0.0.1", .threads = 1});
   const std::string text = ErrorOf<StoreTimeoutError>([&] {
     CreateTcpStore({.host = "127.0.0.1",

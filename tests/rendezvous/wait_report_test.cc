@@ -1,4 +1,4 @@
-// Whom a node waits for, told in one sentence.
+// Which nodes are missing, in one sentence.
 #include "rendezvous/wait_report.h"
 
 #include <gmock/gmock.h>
@@ -27,8 +27,7 @@ WaitReport Report(RendezvousState state, const RunSettings& rules, const char* s
   const WaitSnapshot snapshot{.state = std::move(state),
                               .quiet = {},
                               .last_call_ends = std::nullopt,
-                              .deadline = kStart + 588s,
-                              .reason = ""};
+                              .deadline = kStart + 588s};
   return ReportOn(snapshot, Named(self), "run", rules, kStart);
 }
 
@@ -51,7 +50,7 @@ TEST(WaitReportTest, TooFewNodes) {
             "588 s");
 }
 
-TEST(WaitReportTest, NobodyYet) {
+TEST(WaitReportTest, NoNodeYet) {
   EXPECT_EQ(Report(With({}), MinMax(2, 4)).ToString(),
             "round 0: 0 of 4 nodes are here, 2 more are needed; gives up in 588 s");
   EXPECT_EQ(Report(With({}), MinMax(1, 1)).ToString(),
@@ -65,7 +64,7 @@ TEST(WaitReportTest, ManyNamesAreCutShort) {
       "h_1_0 and 2 more), 10 more are needed; gives up in 588 s");
 }
 
-TEST(WaitReportTest, WhoIsSilentIsNamed) {
+TEST(WaitReportTest, ASilentNodeIsNamed) {
   WaitReport report = Report(With({"a", "b"}), MinMax(3, 3));
   report.silent = {"b_1_0"};
   report.time_left.reset();
@@ -78,8 +77,7 @@ TEST(WaitReportTest, TheQuietOfTheSnapshotAreTheSilentOfTheReport) {
   const WaitSnapshot snapshot{.state = With({"a", "b"}),
                               .quiet = {Named("b")},
                               .last_call_ends = std::nullopt,
-                              .deadline = Instant::Never(),
-                              .reason = ""};
+                              .deadline = Instant::Never()};
   const WaitReport report = ReportOn(snapshot, Named("a"), "run", MinMax(3, 3), kStart);
   EXPECT_THAT(report.silent, ElementsAre("b_1_0"));
   EXPECT_EQ(report.time_left, std::nullopt);
@@ -89,11 +87,8 @@ TEST(WaitReportTest, TheLastCall) {
   RendezvousState state = With({"a", "b"});
   state.round = 3;
   state.deadline = testing::kNoon;
-  const WaitSnapshot snapshot{.state = state,
-                              .quiet = {},
-                              .last_call_ends = kStart + 11s + 1ms,
-                              .deadline = kStart + 90s,
-                              .reason = ""};
+  const WaitSnapshot snapshot{
+      .state = state, .quiet = {}, .last_call_ends = kStart + 11s + 1ms, .deadline = kStart + 90s};
   const WaitReport report = ReportOn(snapshot, Named("a"), "run", MinMax(2, 4), kStart);
   EXPECT_EQ(report.phase, Phase::kLastCall);
   EXPECT_EQ(report.awaited, 0);
@@ -101,7 +96,7 @@ TEST(WaitReportTest, TheLastCall) {
   EXPECT_EQ(report.ToString(),
             "round 3: 2 of 4 nodes are here (a_1_0, b_1_0), enough to start; last call for the "
             "others, 12 s left; gives up in 90 s");
-  // Past its end it is simply over.
+  // After its end it is simply over.
   EXPECT_EQ(ReportOn(snapshot, Named("a"), "run", MinMax(2, 4), kStart + 20s).last_call_left, 0ms);
 }
 
@@ -116,6 +111,16 @@ TEST(WaitReportTest, CameLate) {
             "588 s");
   EXPECT_EQ(Report(Waiting(Complete(With({"b"})), "a"), MinMax(1, 3)).ToString(),
             "waiting for the next round: 1 node is still in round 0 (b_1_0); gives up in 588 s");
+}
+
+TEST(WaitReportTest, HeldBack) {
+  WaitReport report = Report(Waiting(Complete(With({"b"})), "a"), MinMax(1, 3));
+  report.held_left = 6001ms;
+  report.held_for = 3s;
+  EXPECT_EQ(
+      report.ToString(),
+      "waiting for the next round: 1 node is still in round 0 (b_1_0); held back for up to 7 s "
+      "more: the round re-formed 3 s ago; gives up in 588 s");
 }
 
 TEST(WaitReportTest, ASpareWaitsWithoutLimit) {

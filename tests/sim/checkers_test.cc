@@ -10,7 +10,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// Each checker must fire: what is never wrong is never seen.
+// Each checker must report its violation; otherwise it might never report anything.
 class CheckersTest : public testing::Test {
  protected:
   static Node At(int i) { return {"10.1.0." + std::to_string(i), 1, 0}; }
@@ -55,7 +55,7 @@ TEST_F(CheckersTest, ClosedStaysClosed) {
   EXPECT_THAT(checkers.violation(), HasSubstr("open again"));
 }
 
-TEST_F(CheckersTest, WhoKnowsThatItIsClosedDoesNotForget) {
+TEST_F(CheckersTest, ANodeThatKnowsThatItIsClosedDoesNotForget) {
   bool knew = false;
   checkers.SeeClosed("node", true, knew);
   EXPECT_EQ(checkers.violation(), "");
@@ -63,7 +63,7 @@ TEST_F(CheckersTest, WhoKnowsThatItIsClosedDoesNotForget) {
   EXPECT_THAT(checkers.violation(), HasSubstr("forgotten"));
 }
 
-TEST_F(CheckersTest, WhoKnowsThatItIsClosedHasNoPlaceAnyMore) {
+TEST_F(CheckersTest, ANodeThatKnowsThatItIsClosedHasNoPlaceAnyMore) {
   checkers.SeePlace("node", 3, false);
   EXPECT_EQ(checkers.violation(), "");
   checkers.SeePlace("node", 3, true);
@@ -92,7 +92,7 @@ TEST_F(CheckersTest, RanksFollowTheNames) {
   EXPECT_THAT(checkers.violation(), HasSubstr("out of order"));
 }
 
-TEST_F(CheckersTest, NobodyComesIntoACompleteRound) {
+TEST_F(CheckersTest, NoNodeJoinsACompleteRound) {
   checkers.SeeState(1, Complete(0, 2));
   checkers.SeeState(1, Complete(0, 3));
   EXPECT_THAT(checkers.violation(), HasSubstr("after it was completed"));
@@ -127,9 +127,9 @@ TEST_F(CheckersTest, AllAgreeOnWhereWorkersMeet) {
   EXPECT_THAT(checkers.violation(), HasSubstr(":99, others at"));
 }
 
-TEST_F(CheckersTest, OfARoundThatNobodyCompleted) {
+TEST_F(CheckersTest, ARoundThatWasNotCompleted) {
   checkers.SeeJoined(Joined(0, 7, 3));
-  EXPECT_THAT(checkers.violation(), HasSubstr("nobody has completed"));
+  EXPECT_THAT(checkers.violation(), HasSubstr("no node has completed"));
 }
 
 TEST_F(CheckersTest, ANodesRoundsOnlyGrow) {
@@ -140,11 +140,11 @@ TEST_F(CheckersTest, ANodesRoundsOnlyGrow) {
   EXPECT_THAT(checkers.violation(), HasSubstr("was in round 0 before"));
 }
 
-TEST_F(CheckersTest, WhoIsOutAndToldDoesNotGoOn) {
+TEST_F(CheckersTest, AnEvictedAndNotifiedNodeDoesNotContinue) {
   checkers.SeeWork("node", 3, 100us);
   EXPECT_EQ(checkers.violation(), "");
   checkers.SeeWork("node", 3, 200ms);
-  EXPECT_THAT(checkers.violation(), HasSubstr("after it was told"));
+  EXPECT_THAT(checkers.violation(), HasSubstr("after it was notified"));
 }
 
 TEST_F(CheckersTest, WhatIsOfThePastChangesNothing) {
@@ -154,7 +154,7 @@ TEST_F(CheckersTest, WhatIsOfThePastChangesNothing) {
   EXPECT_THAT(checkers.violation(), HasSubstr("earlier session"));
 }
 
-TEST_F(CheckersTest, WhatIsOfThePastKeepsNobodyAlive) {
+TEST_F(CheckersTest, AnOutdatedMessageKeepsNoNodeAlive) {
   checkers.SeeStale({.members = "a seen 1"}, {.members = "a seen 1"});
   EXPECT_EQ(checkers.violation(), "");
   checkers.SeeStale({.members = "a seen 1"}, {.members = "a seen 2"});

@@ -1,4 +1,4 @@
-// What goes wrong with a simulated etcd, and what still holds.
+// Faults of a simulated etcd, and what holds in spite of them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-TEST_F(SimEtcdTest, WhoeverCannotReachTheClusterKnowsThatNothingHappened) {
+TEST_F(SimEtcdTest, AClientThatCannotReachTheClusterKnowsThatNothingHappened) {
   network.Cut(here, there);
   const auto put = Commit({.then = {Put("a", "1")}}, 1s);
   ASSERT_FALSE(put);
@@ -38,7 +38,7 @@ TEST_F(SimEtcdTest, AnAnswerThatIsLostLeavesItOpen) {
   EXPECT_EQ(etcd.state().Find("a")->value, "2");
 }
 
-TEST_F(SimEtcdTest, WhatWasGivenUpMayHappenLater) {
+TEST_F(SimEtcdTest, AnAbandonedCallMayHappenLater) {
   ASSERT_TRUE(Commit({.then = {Put("a", "1")}}));
   network.Cut(here, there);
   const auto put = Commit({.then = {Put("a", "2")}}, 500ms);
@@ -49,7 +49,7 @@ TEST_F(SimEtcdTest, WhatWasGivenUpMayHappenLater) {
   EXPECT_EQ(etcd.state().Find("a")->value, "2");
 }
 
-TEST_F(SimEtcdTest, AWatchGoesOnWhereItWasWhenTheClusterIsReachedAgain) {
+TEST_F(SimEtcdTest, AWatchContinuesWhereItWasWhenTheClusterIsReachedAgain) {
   SimProcess other(scheduler, network, network.AddHost("10.1.0.1"), 3, {}, 3);
   SimLoop its_loop(other);
   const auto writer = Connect(other, its_loop);
@@ -86,7 +86,7 @@ TEST_F(SimEtcdTest, AWatchThatMissedWhatWasForgottenEnds) {
   EXPECT_EQ(heard.end->code, Code::kNotFound);
 }
 
-TEST_F(SimEtcdTest, AClusterThatIsStartedAnewKnowsWhatItKnew) {
+TEST_F(SimEtcdTest, ARestartedClusterHasItsData) {
   const auto lease = Grant(2s);
   ASSERT_TRUE(Commit({.then = {Put("a", "1"), Put("b", "2", lease->id)}}));
   Heard heard;
@@ -98,7 +98,7 @@ TEST_F(SimEtcdTest, AClusterThatIsStartedAnewKnowsWhatItKnew) {
   Run(1h);
   StartCluster();
   Run(2s);
-  EXPECT_NE(etcd.state().Find("b"), nullptr);  // its lease began anew
+  EXPECT_NE(etcd.state().Find("b"), nullptr);  // its lease started again
   Run(2s);
   EXPECT_EQ(etcd.state().Find("b"), nullptr);
   ASSERT_TRUE(Commit({.then = {Put("c", "4")}}));
@@ -117,13 +117,13 @@ TEST_F(SimEtcdTest, ADeadClustersCallsFail) {
   EXPECT_EQ(Commit({.then = {Put("a", "2")}}).error().code, Code::kUnavailable);
 }
 
-TEST_F(SimEtcdTest, LeasesBeginAnewWithANewLeader) {
+TEST_F(SimEtcdTest, LeasesStartAgainWithANewLeader) {
   const auto lease = Grant(2s);
   ASSERT_TRUE(Commit({.then = {Put("a", "1", lease->id)}}));
   Run(1500ms);
   etcd.Elect(2s);
   Run(2s);
-  EXPECT_NE(etcd.state().Find("a"), nullptr);  // nobody ends leases meanwhile
+  EXPECT_NE(etcd.state().Find("a"), nullptr);  // no lease ends meanwhile
   Run(2900ms);
   EXPECT_NE(etcd.state().Find("a"), nullptr);
   Run(700ms);
@@ -218,7 +218,7 @@ TEST_F(TroubledEtcdTest, ACompactionEndsAWatchThatIsBehind) {
   EXPECT_LT(ended, 40);
 }
 
-TEST_F(TroubledEtcdTest, AfterTheMendingNothingFails) {
+TEST_F(TroubledEtcdTest, AfterHealingNothingFails) {
   etcd.Elect(1h);
   Run(1s);
   etcd.Heal();
@@ -229,7 +229,7 @@ TEST_F(TroubledEtcdTest, AfterTheMendingNothingFails) {
 // ----------------------------------------------------------------------------------------------
 // processes
 
-TEST_F(SimEtcdTest, APausedProcessHearsEverythingLater) {
+TEST_F(SimEtcdTest, APausedProcessReceivesEverythingLater) {
   Heard heard;
   const auto watch = client->Watch(EtcdPrefix("k"), 1, heard);
   std::optional<bool> made;
@@ -245,7 +245,7 @@ TEST_F(SimEtcdTest, APausedProcessHearsEverythingLater) {
   EXPECT_THAT(heard.keys, ElementsAre("k"));
 }
 
-TEST_F(SimEtcdTest, ADeadProcessHearsNothingAndItsLeasesEnd) {
+TEST_F(SimEtcdTest, ADeadProcessReceivesNothingAndItsLeasesEnd) {
   const auto lease = Grant(2s);
   ASSERT_TRUE(Commit({.then = {Put("k", "1", lease->id)}}));
   Heard heard;

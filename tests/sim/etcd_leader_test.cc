@@ -1,5 +1,5 @@
-// One leader, in an etcd that does to its writes what the test says: what it writes, in which
-// order, and what it makes of writes that are lost, late or overtaken.
+// One leader, with an etcd whose answers to its writes the test decides: what it writes, in which
+// order, and its reaction to writes that are lost, late or overtaken.
 #include "etcd/leader.h"
 
 #include <gmock/gmock.h>
@@ -39,8 +39,8 @@ class Office final : public EtcdLeader::Owner {
   }
 
   muster::Node Name(uint32_t number) const { return {Concat("10.1.0.", number), number, 0}; }
-  /// A member, as it would write itself.
-  void Write(uint32_t number, wire::EtcdMember::Request wish, int64_t said = 1,
+  /// A member's own record, as it would write it.
+  void Write(uint32_t number, wire::EtcdMember::Request request, int64_t said = 1,
              int64_t round = -1) {
     const wire::EtcdMember member{.hello = {.run_id = "run",
                                             .node = Name(number),
@@ -48,13 +48,14 @@ class Office final : public EtcdLeader::Owner {
                                             .bootstrap_port = 1000,
                                             .round = round},
                                   .serial = said,
-                                  .request = wish,
+                                  .request = request,
                                   .join_timeout = 60s};
     etcd.By({.then = {Put(keys.Member(Name(number)), wire::Write(member))}});
   }
   void Join(uint32_t number) { Write(number, wire::EtcdMember::Request::kJoin); }
 
-  /// Another leader, or the first. What the last one has under way is not made, and nobody hears.
+  /// Another leader, or the first one. Unfinished writes of the last one are not executed, and get
+  /// no answer.
   void Elect(uint32_t number) {
     leader.reset();
     for (const size_t call : etcd.Open()) etcd.Lose(call);
@@ -72,7 +73,7 @@ class Office final : public EtcdLeader::Owner {
     leader->Start();
   }
   void Pass(Duration time = 200ms) { scheduler.RunUntil(scheduler.now() + time); }
-  /// Whatever it asks for happens, and is answered, until it wants nothing more.
+  /// Executes and answers every request until there are none.
   void Grant() {
     for (int i = 0; i < 50; ++i) {
       Pass();
@@ -89,7 +90,7 @@ class Office final : public EtcdLeader::Owner {
     etcd.Succeed(etcd.Open().front());
     Pass();
   }
-  /// Calls are granted until one that writes such a key is under way; which one.
+  /// Executes calls until one that writes such a key is under way; returns that one.
   std::optional<size_t> Until(const std::string& prefix) {
     for (int i = 0; i < 50; ++i) {
       Pass();
@@ -131,7 +132,7 @@ class Office final : public EtcdLeader::Owner {
   std::vector<std::string> troubles;
 };
 
-TEST(EtcdLeaderTest, WhoDoesNotLeadReadsNothing) {
+TEST(EtcdLeaderTest, ANodeThatDoesNotLeadReadsNothing) {
   Office office;
   office.Join(1);
   office.Elect(1);
@@ -149,12 +150,12 @@ TEST(EtcdLeaderTest, AReadThatIsLostIsMadeAgain) {
   office.Pass(2s);
   EXPECT_THAT(office.troubles, Contains(HasSubstr("no answer")));
   office.Grant();
-  EXPECT_EQ(office.NoticeOf(1).stage, Push::Kind::kAdmitted);
+  EXPECT_EQ(office.NoticeOf(1).stage.kind, Push::Kind::kAdmitted);
 }
 
-// Says whether nobody is told of a round before it is written down: first who is in it, then that
+// Returns whether no node is notified of a round before it is recorded: first its plan, then that
 // it is the last one.
-bool NobodyIsToldOfARoundThatMayBeLost() {
+bool NoNodeIsNotifiedOfARoundThatMayBeLost() {
   Office office;
   office.Join(1);
   office.Join(2);
@@ -170,7 +171,7 @@ bool NobodyIsToldOfARoundThatMayBeLost() {
       const std::string first = office.etcd.KeysOf(call).front();
       office.etcd.Make(call);
       EXPECT_LE(office.etcd.Open().size(), 1u);
-      office.Pass();  // as long as it is not answered, nothing follows
+      office.Pass();  // nothing follows before it is answered
       EXPECT_EQ(office.etcd.Open(), std::vector<size_t>{call});
       office.etcd.Answer(call);
       is_planned = is_planned || first.starts_with(office.keys.Plans());
@@ -178,14 +179,14 @@ bool NobodyIsToldOfARoundThatMayBeLost() {
     }
     office.Pass();
   }
-  return office.NoticeOf(1).round == 0 && office.NoticeOf(2).round == 0;
+  return office.NoticeOf(1).place.round == 0 && office.NoticeOf(2).place.round == 0;
 }
 
-TEST(EtcdLeaderTest, NobodyIsToldOfARoundThatMayBeLost) {
-  EXPECT_TRUE(NobodyIsToldOfARoundThatMayBeLost());
+TEST(EtcdLeaderTest, NoNodeIsNotifiedOfARoundThatMayBeLost) {
+  EXPECT_TRUE(NoNodeIsNotifiedOfARoundThatMayBeLost());
 }
 
-TEST(EtcdLeaderTest, ARoundWhosePlanWasLostIsWrittenAgainAndToldOnce) {
+TEST(EtcdLeaderTest, ARoundWhosePlanWasLostIsWrittenAgainAndReportedOnce) {
   Office office;
   office.Join(1);
   office.Join(2);
@@ -195,9 +196,9 @@ TEST(EtcdLeaderTest, ARoundWhosePlanWasLostIsWrittenAgainAndToldOnce) {
   office.etcd.Lose(*plan);
   office.Grant();
   EXPECT_EQ(office.RunRecord().round, 0);
-  EXPECT_EQ(office.NoticeOf(1).plan, office.RunRecord().plan);
-  EXPECT_EQ(office.NoticeOf(2).plan, office.RunRecord().plan);
-  // The one that was given up is made at last.
+  EXPECT_EQ(office.NoticeOf(1).place.who, office.RunRecord().plan);
+  EXPECT_EQ(office.NoticeOf(2).place.who, office.RunRecord().plan);
+  // The abandoned write is finally executed.
   const int64_t revision = office.etcd.state.revision();
   office.etcd.Make(*plan);
   EXPECT_EQ(office.etcd.state.revision(), revision);
@@ -215,11 +216,11 @@ TEST(EtcdLeaderTest, ARoundOfWhichOnlyTheAnswerWasLostIsNotCompletedTwice) {
   office.etcd.Lose(*run);
   office.Grant();
   EXPECT_EQ(office.RunRecord().plan, plan);
-  EXPECT_EQ(office.NoticeOf(1).round, 0);
+  EXPECT_EQ(office.NoticeOf(1).place.round, 0);
   EXPECT_EQ(office.deposed, 0);
 }
 
-TEST(EtcdLeaderTest, APlanThatNobodyWasToldOfIsNotTheNextLeaders) {
+TEST(EtcdLeaderTest, APlanThatWasNotReportedIsNotTheNextLeaders) {
   Office office;
   office.Join(1);
   office.Join(2);
@@ -228,9 +229,10 @@ TEST(EtcdLeaderTest, APlanThatNobodyWasToldOfIsNotTheNextLeaders) {
   ASSERT_TRUE(run);  // the plan is written, the record is not
   office.TakeOver(2);
   office.Grant();
-  EXPECT_EQ(office.RunRecord().round, 0) << "the first one, for nobody has heard of another";
+  EXPECT_EQ(office.RunRecord().round, 0)
+      << "the first one, because no node was notified of another";
   EXPECT_THAT(office.RunRecord().plan, HasSubstr("-"));
-  // What the first leader had under way is made at last: it does not lead any more.
+  // The first leader's unfinished write is finally executed; it does not lead any more.
   const std::string plan = office.RunRecord().plan;
   office.etcd.Make(*run);
   EXPECT_EQ(office.RunRecord().plan, plan);
@@ -241,25 +243,25 @@ TEST(EtcdLeaderTest, APlanThatNobodyWasToldOfIsNotTheNextLeaders) {
   EXPECT_THAT(plans, ElementsAre(office.keys.Plan(plan, 0))) << "and its plan is cleared away";
 }
 
-TEST(EtcdLeaderTest, TheNextLeaderTellsWhatTheLastOneHadPromised) {
+TEST(EtcdLeaderTest, TheNextLeaderReportsWhatTheLastOneHadPromised) {
   Office office;
   office.Join(1);
   office.Join(2);
   office.TakeOver(1);
-  ASSERT_TRUE(office.Until(office.keys.Notices()));  // not made: the leader is gone
+  ASSERT_TRUE(office.Until(office.keys.Notices()));  // not executed: the leader is gone
   const std::string plan = office.RunRecord().plan;
-  ASSERT_EQ(office.NoticeOf(1).round, -1);
+  ASSERT_EQ(office.NoticeOf(1).place.round, -1);
   office.TakeOver(2);
   office.Grant();
   EXPECT_EQ(office.RunRecord().round, 0);
   EXPECT_EQ(office.RunRecord().plan, plan);
   for (const uint32_t number : {1u, 2u}) {
-    EXPECT_EQ(office.NoticeOf(number).round, 0);
-    EXPECT_EQ(office.NoticeOf(number).plan, plan);
+    EXPECT_EQ(office.NoticeOf(number).place.round, 0);
+    EXPECT_EQ(office.NoticeOf(number).place.who, plan);
   }
 }
 
-// Says whether a leader that another one has followed writes nothing more, whoever comes.
+// Returns whether a replaced leader writes nothing more, whichever nodes come.
 bool ALeaderThatWasFollowedWritesNothing() {
   Office office;
   office.TakeOver(1);
@@ -277,7 +279,8 @@ TEST(EtcdLeaderTest, ALeaderThatWasFollowedWritesNothing) {
   EXPECT_TRUE(ALeaderThatWasFollowedWritesNothing());
 }
 
-// Says whether what a leader wrote before it had to begin anew, and is made after that, is void.
+// Returns whether a leader's write is void if the leader had to read everything again before it is
+// executed.
 bool AnOldWriteDoesNotBringBackAnOldRun() {
   Office office;
   office.Join(1);
@@ -301,7 +304,7 @@ TEST(EtcdLeaderTest, AnOldWriteDoesNotBringBackAnOldRun) {
   EXPECT_TRUE(AnOldWriteDoesNotBringBackAnOldRun());
 }
 
-TEST(EtcdLeaderTest, WhoIsOvertakenReadsEverythingAnewAndGoesOn) {
+TEST(EtcdLeaderTest, AnOvertakenLeaderReadsEverythingAgainAndContinues) {
   Office office;
   office.Join(1);
   office.TakeOver(1);
@@ -311,13 +314,13 @@ TEST(EtcdLeaderTest, WhoIsOvertakenReadsEverythingAnewAndGoesOn) {
   office.etcd.Tell();
   office.Grant();
   EXPECT_EQ(office.deposed, 0);
-  // The round that it could not write down is not counted twice.
+  // The round that it could not record is not counted twice.
   EXPECT_EQ(office.RunRecord().round, 1);
-  EXPECT_EQ(office.NoticeOf(1).round, 1);
-  EXPECT_EQ(office.NoticeOf(2).round, 1);
+  EXPECT_EQ(office.NoticeOf(1).place.round, 1);
+  EXPECT_EQ(office.NoticeOf(2).place.round, 1);
 }
 
-TEST(EtcdLeaderTest, AfterALostConnectionItFindsWhoCameAndWhoIsGone) {
+TEST(EtcdLeaderTest, AfterALostConnectionItFindsNodesThatCameAndWent) {
   Office office;
   office.Join(1);
   office.Join(3);
@@ -326,14 +329,14 @@ TEST(EtcdLeaderTest, AfterALostConnectionItFindsWhoCameAndWhoIsGone) {
   office.etcd.Trouble();
   office.Grant();
   ASSERT_EQ(office.RunRecord().round, 0);
-  EXPECT_EQ(office.NoticeOf(1).lost, 1);
-  EXPECT_THAT(office.NoticeOf(1).lost_who, StartsWith("10.1.0.3"));
+  EXPECT_EQ(office.NoticeOf(1).lost.count, 1);
+  EXPECT_THAT(office.NoticeOf(1).lost.who, StartsWith("10.1.0.3"));
   office.Join(2);
   office.Write(1, wire::EtcdMember::Request::kJoin, 2, 0);
   office.etcd.Trouble();
   office.Grant();
   EXPECT_EQ(office.RunRecord().round, 1);
-  EXPECT_EQ(office.NoticeOf(2).round, 1);
+  EXPECT_EQ(office.NoticeOf(2).place.round, 1);
 }
 
 TEST(EtcdLeaderTest, AfterALostConnectionItFindsThatItsWritesAreGone) {
@@ -343,14 +346,14 @@ TEST(EtcdLeaderTest, AfterALostConnectionItFindsThatItsWritesAreGone) {
   office.TakeOver(1);
   const EtcdState backup = office.etcd.state;
   office.Grant();
-  ASSERT_EQ(office.NoticeOf(2).round, 0);
+  ASSERT_EQ(office.NoticeOf(2).place.round, 0);
   office.etcd.state.Restore(backup);
-  ASSERT_EQ(office.NoticeOf(2).round, -1);
+  ASSERT_EQ(office.NoticeOf(2).place.round, -1);
   office.etcd.Trouble();
   office.Grant();
-  EXPECT_EQ(office.NoticeOf(1).round, 1) << "those who wish, and no round is counted twice";
-  EXPECT_EQ(office.NoticeOf(2).round, 1);
-  EXPECT_EQ(office.NoticeOf(2).plan, office.RunRecord().plan);
+  EXPECT_EQ(office.NoticeOf(1).place.round, 1) << "those that requested it, and no round is counted twice";
+  EXPECT_EQ(office.NoticeOf(2).place.round, 1);
+  EXPECT_EQ(office.NoticeOf(2).place.who, office.RunRecord().plan);
 }
 
 #ifdef MUSTER_INSTRUMENTED
@@ -372,9 +375,9 @@ TEST_F(EtcdLeaderBugTest, WithoutTheTurnAnOldWriteBringsBackAnOldRun) {
   EXPECT_TRUE(ALeaderThatWasFollowedWritesNothing());
 }
 
-TEST_F(EtcdLeaderBugTest, WithoutTheRecordNodesAreToldOfWhatMayBeLost) {
+TEST_F(EtcdLeaderBugTest, WithoutTheRecordNodesAreNotifiedOfWhatMayBeLost) {
   planted_bug = Bug::kUncommittedRound;
-  EXPECT_FALSE(NobodyIsToldOfARoundThatMayBeLost());
+  EXPECT_FALSE(NoNodeIsNotifiedOfARoundThatMayBeLost());
 }
 
 #endif

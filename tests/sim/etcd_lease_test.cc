@@ -1,5 +1,5 @@
-// How long a node in etcd takes its lease for valid: never longer than etcd does, and no shorter
-// than it must.
+// How long a node in etcd treats its lease as valid: never longer than etcd does, and no shorter
+// than needed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ class EtcdLeaseTest : public EtcdLinkTest {
   }
 };
 
-// An etcd that has just been started elects its leader first, and answers what came meanwhile.
+// An etcd that has just been started elects its leader first, and answers earlier requests later.
 TEST_F(EtcdLeaseTest, ALeaseThatWasGrantedLateIsRenewedBeforeItEnds) {
   cluster().Pause();
   for (int i = 0; i < 3; ++i) Joining();

@@ -1,4 +1,4 @@
-// Nodes that meet in a simulated etcd, each with a link of its own and nothing above it.
+// Nodes that meet in a simulated etcd, each with a link of its own and no handler.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -94,13 +94,13 @@ class EtcdLinkTest : public SimEtcdTest {
     return node;
   }
 
-  /// They are forgotten; but what was to happen to them is still planned.
+  /// They are removed from the list, but planned events still refer to them.
   void Bury() {
     for (auto& [pid, node] : nodes) buried_.push_back(std::move(node));
     nodes.clear();
   }
 
-  /// Whoever of the living has a place in that round: their ranks.
+  /// The ranks of living nodes in that round.
   std::multiset<int64_t> Ranks(int64_t round) const {
     std::multiset<int64_t> ranks;
     for (const auto& [pid, node] : nodes) {

@@ -1,4 +1,5 @@
-// Nodes that meet in a simulated etcd: who leads, who is told what, and what outlives the leader.
+// Nodes that meet in a simulated etcd: which one leads, what each receives, and what outlives the
+// leader.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -66,7 +67,7 @@ TEST_F(EtcdLinkTest, TheLeaderDiesWhileTheRoundRuns) {
   EXPECT_EQ(Ranks(1), (std::multiset<int64_t>{0, 1, 2}));
 }
 
-TEST_F(EtcdLinkTest, ANewLeaderDoesNotTellAgainWhatWasTold) {
+TEST_F(EtcdLinkTest, ANewLeaderDoesNotRepeatNotices) {
   for (int i = 0; i < 4; ++i) Joining();
   Run(1s);
   LinkNode* leader = Leader();
@@ -80,7 +81,7 @@ TEST_F(EtcdLinkTest, ANewLeaderDoesNotTellAgainWhatWasTold) {
   LinkNode* survivor = Others(leader)[0] == left ? Others(leader)[1] : Others(leader)[0];
   Run(1s);
   EXPECT_EQ(survivor->Count(Kind::kLost), 1u);
-  leader->Go();  // it has not been killed: but it is a loss for the round
+  leader->Go();  // it was not killed, but the round has lost it
   Run(5s);
   EXPECT_TRUE(survivor->link->leads());
   ASSERT_EQ(survivor->Count(Kind::kLost), 2u);
@@ -88,7 +89,7 @@ TEST_F(EtcdLinkTest, ANewLeaderDoesNotTellAgainWhatWasTold) {
   EXPECT_FALSE(survivor->place_lost);
 }
 
-TEST_F(EtcdLinkTest, ANewLeaderTellsOfAllWhoWaitAndNotOfTheFirstAlone) {
+TEST_F(EtcdLinkTest, ANewLeaderReportsAllWaitingNodesAndNotOnlyTheFirst) {
   settings.max_nodes = 8;
   for (int i = 0; i < 3; ++i) Joining();
   Run(3s);
@@ -101,7 +102,7 @@ TEST_F(EtcdLinkTest, ANewLeaderTellsOfAllWhoWaitAndNotOfTheFirstAlone) {
   member->heard.clear();
   leader->Kill();
   Run(10s);
-  ASSERT_EQ(member->Count(Kind::kLost), 1u) << "somebody else leads";
+  ASSERT_EQ(member->Count(Kind::kLost), 1u) << "another node leads";
   for (const Push& push : member->heard) {
     if (push.kind == Kind::kNodesWaiting) {
       EXPECT_EQ(push.count, 3);
@@ -109,7 +110,7 @@ TEST_F(EtcdLinkTest, ANewLeaderTellsOfAllWhoWaitAndNotOfTheFirstAlone) {
   }
 }
 
-TEST_F(EtcdLinkTest, ANewLeaderTellsThatNobodyWaitsAnyMore) {
+TEST_F(EtcdLinkTest, ANewLeaderReportsThatNoNodeWaitsAnyMore) {
   settings.max_nodes = 8;
   for (int i = 0; i < 3; ++i) Joining();
   Run(3s);
@@ -122,11 +123,11 @@ TEST_F(EtcdLinkTest, ANewLeaderTellsThatNobodyWaitsAnyMore) {
   leader->Kill();
   waiter.Go();
   Run(10s);
-  ASSERT_EQ(member->Count(Kind::kLost), 1u) << "somebody else leads";
+  ASSERT_EQ(member->Count(Kind::kLost), 1u) << "another node leads";
   EXPECT_EQ(member->Last(Kind::kNodesWaiting)->count, 0);
 }
 
-TEST_F(EtcdLinkTest, WhoClosedTheLastRunDoesNotCloseTheNextOne) {
+TEST_F(EtcdLinkTest, ANodeThatClosedTheLastRunDoesNotCloseTheNextOne) {
   settings.min_nodes = settings.max_nodes = 2;
   LinkNode& closer = Joining();
   LinkNode& other = Joining();
@@ -136,7 +137,7 @@ TEST_F(EtcdLinkTest, WhoClosedTheLastRunDoesNotCloseTheNextOne) {
   ASSERT_EQ(closer.Count(Kind::kClosed), 1u);
   closer.process.Pause();
   other.Go();
-  Run(10s);  // nobody is left who knows of the run
+  Run(10s);  // no node is left that knows of the run
   LinkNode& next = Joining();
   Joining();
   Run(3s);
@@ -147,7 +148,7 @@ TEST_F(EtcdLinkTest, WhoClosedTheLastRunDoesNotCloseTheNextOne) {
   EXPECT_EQ(next.Count(Kind::kClosed), 0u);
 }
 
-TEST_F(EtcdLinkTest, WhoIsPausedForTooLongLearnsThatItIsOut) {
+TEST_F(EtcdLinkTest, ANodeThatIsPausedForTooLongLearnsThatItIsOut) {
   for (int i = 0; i < 3; ++i) Joining();
   Run(3s);
   LinkNode* paused = Others(Leader()).front();
@@ -182,7 +183,7 @@ TEST_F(EtcdLinkTest, APausedLeaderWritesNothingWhenItWakes) {
   EXPECT_EQ(ValueOf(keys.Leader()), by_next);
 }
 
-TEST_F(EtcdLinkTest, ClosingIsForThoseWhoWereThere) {
+TEST_F(EtcdLinkTest, ClosingAppliesToTheNodesThatWereThere) {
   for (int i = 0; i < 3; ++i) Joining();
   Run(3s);
   nodes[100]->link->Close("done");
@@ -191,7 +192,7 @@ TEST_F(EtcdLinkTest, ClosingIsForThoseWhoWereThere) {
     ASSERT_EQ(node->Count(Kind::kClosed), 1u);
     EXPECT_EQ(node->Last(Kind::kClosed)->who, "10.1.0.100_100_0: done");
   }
-  // Who comes while they are there hears it, too, also of the next leader.
+  // A node that comes while they are there is notified, too, also by the next leader.
   LinkNode& late = Joining();
   Run(1s);
   EXPECT_EQ(late.Count(Kind::kClosed), 1u);
@@ -200,7 +201,7 @@ TEST_F(EtcdLinkTest, ClosingIsForThoseWhoWereThere) {
   LinkNode& later = Joining();
   Run(1s);
   EXPECT_EQ(later.Count(Kind::kClosed), 1u);
-  // When all are gone, one after the other, a run of the same name begins anew.
+  // When all have left, one after the other, a run of the same name begins again.
   for (LinkNode* node : Others(nullptr)) node->Go();
   Run(1s);
   Bury();
@@ -209,7 +210,7 @@ TEST_F(EtcdLinkTest, ClosingIsForThoseWhoWereThere) {
   EXPECT_EQ(Ranks(1), (std::multiset<int64_t>{0, 1, 2}));
 }
 
-TEST_F(EtcdLinkTest, WhoComesBackToAClosedRunIsTold) {
+TEST_F(EtcdLinkTest, ANodeThatComesBackToAClosedRunIsNotified) {
   for (int i = 0; i < 3; ++i) Joining();
   Run(3s);
   LinkNode* paused = Others(Leader()).front();
@@ -222,7 +223,7 @@ TEST_F(EtcdLinkTest, WhoComesBackToAClosedRunIsTold) {
   EXPECT_EQ(paused->Count(Kind::kClosed), 1u);
 }
 
-TEST_F(EtcdLinkTest, WhoHadLeftIsNotBroughtBackByTheNextLeader) {
+TEST_F(EtcdLinkTest, ANodeThatHadLeftIsNotBroughtBackByTheNextLeader) {
   settings = {.min_nodes = 2, .max_nodes = 3, .last_call = 500ms, .grace = 0s};
   for (int i = 0; i < 3; ++i) Joining();
   Run(3s);
@@ -241,6 +242,25 @@ TEST_F(EtcdLinkTest, WhoHadLeftIsNotBroughtBackByTheNextLeader) {
   EXPECT_EQ(stays->Last(Kind::kComplete)->round, 1);
   EXPECT_EQ(stays->Last(Kind::kComplete)->world_size, 2);
   EXPECT_EQ(left->Count(Kind::kComplete), 1u);
+}
+
+TEST_F(EtcdLinkTest, AfterALossTheNextLeaderWaitsForTheReformTimeoutOnly) {
+  settings = {.min_nodes = 2, .max_nodes = 3, .last_call = 300s, .grace = 0s};
+  for (int i = 0; i < 3; ++i) Joining();
+  Run(3s);
+  ASSERT_EQ(Ranks(0), (std::multiset<int64_t>{0, 1, 2}));
+  LinkNode* leader = Leader();
+  const std::vector<LinkNode*> survivors = Others(leader);
+  leader->Kill();
+  Run(10s);
+  for (LinkNode* node : survivors) {
+    ASSERT_EQ(node->Count(Kind::kLost), 1u);
+    node->link->Join(60s);
+  }
+  Run(400ms);
+  EXPECT_EQ(Ranks(1), (std::multiset<int64_t>{})) << "it may come back";
+  Run(1s);
+  EXPECT_EQ(Ranks(1), (std::multiset<int64_t>{0, 1}));
 }
 
 TEST_F(EtcdLinkTest, AJoinThatFoundTheRunClosedIsOver) {
@@ -281,7 +301,7 @@ TEST_F(EtcdLinkTest, ALeaderThatOutlivesAClosedRunLeadsTheNext) {
   ASSERT_TRUE(late.link->leads());
   LinkNode& early = Joining();
   Run(1s);
-  EXPECT_EQ(early.Count(Kind::kClosed), 1u);  // one for whom it was closed is still there
+  EXPECT_EQ(early.Count(Kind::kClosed), 1u);  // a node that knows that it is closed is still there
   early.Go();
   other->Go();
   Run(1s);
@@ -314,13 +334,13 @@ TEST_F(EtcdLinkTest, APlanThatCannotBeIsNamed) {
   EXPECT_THAT(node.failure->message, HasSubstr("plans/3-1"));
 }
 
-TEST_F(EtcdLinkTest, WhoFindsItsOwnOldRecordGoesOn) {
+TEST_F(EtcdLinkTest, ANodeThatFindsItsOwnOldRecordContinues) {
   for (int i = 0; i < 3; ++i) Joining();
   Run(3s);
   cluster().Kill(Network::Ending::kSilent);
   Run(5s);
   for (LinkNode* node : Others(nullptr)) ASSERT_TRUE(node->place_lost);
-  StartCluster();  // and gives all leases their whole time anew: 3 s
+  StartCluster();  // and restarts all leases with their full time: 3 s
   Run(2500ms);
   for (LinkNode* node : Others(nullptr)) {
     EXPECT_EQ(node->Count(Kind::kOpened), 2u);
@@ -333,13 +353,13 @@ TEST_F(EtcdLinkTest, ACrashedRunIsOutlived) {
   Run(3s);
   for (LinkNode* node : Others(nullptr)) node->Kill();
   Bury();
-  settings.max_nodes = 3;  // not what the run before was told
+  settings.max_nodes = 3;  // not the settings of the earlier run
   for (int i = 0; i < 3; ++i) Joining();
   Run(15s);
   EXPECT_EQ(Ranks(1), (std::multiset<int64_t>{0, 1, 2}));
 }
 
-TEST_F(EtcdLinkTest, WhoWasToldOtherwiseIsRefusedAtOnce) {
+TEST_F(EtcdLinkTest, ANodeWithOtherSettingsIsRefusedAtOnce) {
   Joining();
   Run(1s);
   settings.max_nodes = 5;
@@ -349,19 +369,19 @@ TEST_F(EtcdLinkTest, WhoWasToldOtherwiseIsRefusedAtOnce) {
   EXPECT_THAT(other.Last(Kind::kRefused)->why, HasSubstr("max_nodes 5 against 4"));
 }
 
-TEST_F(EtcdLinkTest, WhoIsHeldUpByTheDeadKnowsWhy) {
+TEST_F(EtcdLinkTest, ANodeThatWaitsForDeadNodesLeasesKnowsWhy) {
   for (int i = 0; i < 3; ++i) Joining();
   Run(3s);
   LinkNode* leader = Leader();
   ASSERT_NE(leader, nullptr);
-  // The leader's lease ends first, and nobody is left to follow it.
+  // The leader's lease ends first, and no node is left to follow it.
   leader->Kill();
   Run(1500ms);
   for (LinkNode* node : Others(leader)) node->Kill();
   Bury();
   settings.max_nodes = 3;
   LinkNode& late = Joining();
-  // Until it leads, and is in its own way.
+  // Until it leads, and refuses its own settings.
   const auto refused = [&] {
     return !late.troubles.empty() &&
            late.troubles.back().find("max_nodes 3 against 4") != std::string::npos;
@@ -417,7 +437,7 @@ TEST_F(EtcdLinkTest, ElectionsOfEtcdCostNothing) {
   for (LinkNode* node : Others(nullptr)) EXPECT_FALSE(node->place_lost);
 }
 
-TEST_F(EtcdLinkTest, WhoWaitsCanAskForWhom) {
+TEST_F(EtcdLinkTest, AWaitingNodeCanQueryWhichNodesAreMissing) {
   LinkNode& node = Joining();
   Run(2s);
   node.link->RequestReport(8);
@@ -429,7 +449,7 @@ TEST_F(EtcdLinkTest, WhoWaitsCanAskForWhom) {
   EXPECT_EQ(node.report->members[0].node.addr, "10.1.0.100");
 }
 
-TEST_F(EtcdLinkTest, AJoinThatIsNotAnsweredIsGivenUp) {
+TEST_F(EtcdLinkTest, AnUnansweredJoinTimesOut) {
   LinkNode& node = Node();
   node.link->Join(2s);
   Run(4s);

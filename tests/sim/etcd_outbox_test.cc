@@ -1,4 +1,4 @@
-// What a leader writes: in order, as long as it leads, and once; whatever is lost, late or
+// A leader's writes: in order, as long as it leads, and once, whether writes are lost, late or
 // overtaken.
 #include "etcd/outbox.h"
 
@@ -23,7 +23,7 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-/// One outbox of a leader, in an etcd that does nothing by itself.
+/// One outbox of a leader, with an etcd that does nothing by itself.
 class Desk final : public EtcdOutbox::Owner {
  public:
   Desk() {
@@ -39,7 +39,7 @@ class Desk final : public EtcdOutbox::Owner {
     outbox->Put(key, value, 0);
     Pass();
   }
-  /// The last call that was made of etcd.
+  /// The last call of etcd.
   size_t last() const { return etcd.calls.size() - 1; }
   void Elect(const std::string& who) {
     etcd.By({.then = {Delete({.begin = "leader"})}});
@@ -152,9 +152,10 @@ TEST(EtcdOutboxTest, AWriteOfWhichOnlyTheAnswerIsLostIsMadeOnce) {
 }
 
 // ----------------------------------------------------------------------------------------------
-// Each of these says whether a promise held; without the condition that it rests on, none does.
+// Each of these returns whether a promise held. Without the condition on which it rests, it does
+// not hold.
 
-// A write that was given up is made when a later one has been: it must not undo that.
+// An abandoned write is executed after a later one: it must not undo that one.
 bool ALateWriteIsVoid() {
   Desk desk;
   desk.Write("a", "1");
@@ -168,7 +169,7 @@ bool ALateWriteIsVoid() {
   return desk.etcd.ValueOf("a") == "2";
 }
 
-// ... also where the leader has begun anew since, with another outbox.
+// ... also if the leader has since begun again with another outbox.
 bool ALateWriteOfAnEarlierOutboxIsVoid() {
   Desk desk;
   desk.Write("a", "1");
@@ -183,7 +184,7 @@ bool ALateWriteOfAnEarlierOutboxIsVoid() {
   return desk.etcd.ValueOf("a") == "3";
 }
 
-// Something of which it knows nothing was written in its place: it must read anew.
+// Another process wrote in its place: it must read again.
 bool AnOvertakenLeaderStops() {
   Desk desk;
   desk.Write("a", "1");
@@ -193,7 +194,7 @@ bool AnOvertakenLeaderStops() {
   return desk.etcd.ValueOf("a") == "2" && desk.overtaken == 1 && desk.etcd.Open().empty();
 }
 
-// Somebody else leads, and has written nothing yet: the turn does not show it.
+// Another node leads, and has written nothing yet: the turn does not show it.
 bool ADeposedLeaderWritesNothing() {
   Desk desk;
   desk.Write("a", "1");

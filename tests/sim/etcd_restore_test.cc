@@ -1,5 +1,5 @@
-// An etcd that is restored from an older backup: what its nodes were told since did not happen any
-// more, and each of them must notice.
+// An etcd that is restored from an older backup: what its nodes received since then did not happen
+// any more, and each of them must notice.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,13 +19,13 @@ using ::testing::HasSubstr;
 
 class EtcdRestoreTest : public EtcdLinkTest {
  protected:
-  /// All of these nodes in the next round; its number.
+  /// All of these nodes join the next round. Returns its number.
   int64_t Meet(const std::vector<LinkNode*>& all) {
     for (LinkNode* node : all) node->link->Join(60s);
     Run(3s);
     return RoundOf(all);
   }
-  /// The round in which all of these are, and nobody else; -1: none.
+  /// The round that has exactly these members; -1: none.
   static int64_t RoundOf(const std::vector<LinkNode*>& all) {
     std::set<int64_t> rounds;
     std::set<int64_t> ranks;
@@ -38,7 +38,7 @@ class EtcdRestoreTest : public EtcdLinkTest {
     return rounds.size() == 1 && ranks.size() == all.size() ? *rounds.begin() : -1;
   }
 
-  /// The cluster ends, and comes back with the data of then.
+  /// The cluster ends, and comes back with the data of the backup.
   void Restore(const EtcdState& backup) {
     cluster().Kill(Network::Ending::kNotified);
     Run(100ms);
@@ -47,7 +47,7 @@ class EtcdRestoreTest : public EtcdLinkTest {
   }
 };
 
-TEST_F(EtcdRestoreTest, EveryMemberHearsThatItsRoundIsGoneAndAllMeetAgain) {
+TEST_F(EtcdRestoreTest, EveryMemberIsNotifiedThatItsRoundIsGoneAndAllMeetAgain) {
   settings.min_nodes = settings.max_nodes = 3;
   for (int i = 0; i < 3; ++i) Node();
   const std::vector<LinkNode*> all = Others(nullptr);
@@ -60,7 +60,7 @@ TEST_F(EtcdRestoreTest, EveryMemberHearsThatItsRoundIsGoneAndAllMeetAgain) {
     ASSERT_TRUE(node->place_lost) << "also the leader";
     EXPECT_THAT(*node->place_lost, HasSubstr("older data"));
   }
-  EXPECT_EQ(Meet(all), 2) << "no round is counted twice for who remembers it";
+  EXPECT_EQ(Meet(all), 2) << "no round is counted twice for a node that remembers it";
   EXPECT_NE(Leader(), nullptr);
 }
 
@@ -94,7 +94,7 @@ TEST_F(EtcdRestoreTest, ARevisionThatHasCaughtUpHidesNothing) {
   EXPECT_EQ(Meet(all), 2);
 }
 
-TEST_F(EtcdRestoreTest, AWishThatIsGoneIsSaidAgain) {
+TEST_F(EtcdRestoreTest, ALostRequestIsSentAgain) {
   settings.min_nodes = settings.max_nodes = 4;
   Joining();
   Joining();
@@ -111,7 +111,7 @@ TEST_F(EtcdRestoreTest, AWishThatIsGoneIsSaidAgain) {
   EXPECT_EQ(RoundOf(Others(nullptr)), 0);
 }
 
-TEST_F(EtcdRestoreTest, WhoWaitsForTheNextRoundGetsIntoIt) {
+TEST_F(EtcdRestoreTest, ANodeThatWaitsForTheNextRoundGetsIntoIt) {
   settings.min_nodes = 3;
   settings.max_nodes = 4;
   for (int i = 0; i < 3; ++i) Node();
@@ -147,11 +147,11 @@ TEST_F(EtcdRestoreTest, ARoundOfTheSameNumberHasKeysOfItsOwn) {
   EXPECT_NE(before, after);
 }
 
-// In the backup its wish is not granted yet: the restored etcd grants it once more, with others,
-// and has overtaken every revision that the node knew when it is heard again.
-TEST_F(EtcdRestoreTest, AWishThatIsGrantedTwiceShowsThatTheFirstPlaceIsGone) {
+// In the backup its request is not granted yet. The restored etcd grants it once more, with others,
+// and has passed every revision that the node knew when the node reaches it again.
+TEST_F(EtcdRestoreTest, ARequestThatIsGrantedTwiceShowsThatTheFirstPlaceIsGone) {
   settings.min_nodes = settings.max_nodes = 3;
-  settings.keep_alive_max_attempt = 8;  // its lease outlives all of this
+  settings.keep_alive_max_attempt = 8;  // its lease is longer than all of this
   Joining();
   LinkNode& late = Joining();
   Run(1s);
@@ -170,15 +170,16 @@ TEST_F(EtcdRestoreTest, AWishThatIsGrantedTwiceShowsThatTheFirstPlaceIsGone) {
     }
   }
   ASSERT_FALSE(late.place_lost);
-  ASSERT_GT(Others(&late).front()->Last(Kind::kComplete)->round, 0) << "with the late one's wish";
+  ASSERT_GT(Others(&late).front()->Last(Kind::kComplete)->round, 0)
+      << "with the request of the late one";
   network.HealAll();
-  Run(3s);  // until it tries to connect once more
+  Run(3s);  // until it tries to connect again
   ASSERT_TRUE(late.place_lost);
   EXPECT_THAT(*late.place_lost, HasSubstr("older data"));
 }
 
 // By chance, its notice was written at the same revision in both histories.
-TEST_F(EtcdRestoreTest, ANoticeOfTheSameRevisionAndOtherWordsShowsIt) {
+TEST_F(EtcdRestoreTest, ANoticeOfTheSameRevisionWithAnotherTextShowsIt) {
   settings.min_nodes = settings.max_nodes = 3;
   settings.keep_alive_max_attempt = 8;
   Joining();
@@ -188,7 +189,7 @@ TEST_F(EtcdRestoreTest, ANoticeOfTheSameRevisionAndOtherWordsShowsIt) {
   Joining();
   Run(1s);
   ASSERT_EQ(RoundOf(Others(nullptr)), 0);
-  for (LinkNode* other : Others(&node)) other->Kill();  // nobody else writes
+  for (LinkNode* other : Others(&node)) other->Kill();  // no other node writes
   const std::string key = keys.Notice({"10.1.0.101", 101, 0});
   const EtcdPair notice = *etcd.state().Find(key);
   const int64_t revision = etcd.state().revision();
@@ -197,7 +198,7 @@ TEST_F(EtcdRestoreTest, ANoticeOfTheSameRevisionAndOtherWordsShowsIt) {
   while (etcd.state().revision() < notice.changed - 1)
     ASSERT_TRUE(Commit({.then = {Put("somebody/else", "")}}));
   wire::EtcdNotice other = *wire::ReadEtcdNotice(key, notice.value);
-  other.rank = (other.rank + 1) % 3;
+  other.place.rank = (other.place.rank + 1) % 3;
   ASSERT_TRUE(Commit({.then = {Put(key, wire::Write(other))}}));
   ASSERT_EQ(etcd.state().Find(key)->changed, notice.changed);
   while (etcd.state().revision() <= revision)
@@ -222,7 +223,7 @@ TEST_F(EtcdRestoreTest, ALeaderWhoseKeyIsBackLeads) {
   ASSERT_TRUE(Commit({.then = {Delete({.begin = keys.Leader()})}}));
   Run(500ms);
   led->process.Resume();
-  Joining();  // a spare: whoever leads has something to write
+  Joining();  // a spare, so that the leader has something to write
   Run(500ms);
   ASSERT_FALSE(led->link->leads());
   ASSERT_TRUE(other->link->leads());
@@ -233,12 +234,12 @@ TEST_F(EtcdRestoreTest, ALeaderWhoseKeyIsBackLeads) {
     ASSERT_TRUE(Commit({.then = {Put("somebody/else", "")}}));
   network.HealAll();
   Run(1s);
-  EXPECT_TRUE(led->link->leads()) << "its lease keeps the key, and nobody else could";
+  EXPECT_TRUE(led->link->leads()) << "its lease keeps the key, and no other could";
   EXPECT_FALSE(other->link->leads());
 }
 
-// Those who came after the backup are not there any more, and nobody tells the leader.
-TEST_F(EtcdRestoreTest, ALeaderDoesNotWaitForWhoIsGoneWithTheBackup) {
+// Nodes that came after the backup are not there any more, and the leader is not notified.
+TEST_F(EtcdRestoreTest, ALeaderDoesNotWaitForNodesThatTheBackupLacks) {
   settings.min_nodes = settings.max_nodes = 3;
   LinkNode& leader = Joining();
   Run(1s);
@@ -262,9 +263,9 @@ TEST_F(EtcdRestoreTest, ALeaderDoesNotWaitForWhoIsGoneWithTheBackup) {
   EXPECT_GE(RoundOf({&leader, &second, &third}), 0);
 }
 
-// An own record under a lease that has long been over comes back with the backup: it is no other
-// node's.
-TEST_F(EtcdRestoreTest, WhoFindsARecordOfItsPastGoesOn) {
+// Its own record, under a lease that ended long ago, comes back with the backup: it belongs to no
+// other node.
+TEST_F(EtcdRestoreTest, ANodeThatFindsARecordOfItsPastContinues) {
   settings.min_nodes = settings.max_nodes = 3;
   for (int i = 0; i < 3; ++i) Node();
   const std::vector<LinkNode*> all = Others(nullptr);
@@ -276,7 +277,7 @@ TEST_F(EtcdRestoreTest, WhoFindsARecordOfItsPastGoesOn) {
   paused->process.Resume();
   ASSERT_EQ(Meet(all), 1);
   Restore(backup);
-  Run(1500ms);  // its old lease lasts longer
+  Run(1500ms);  // its old lease is longer
   for (const LinkNode* node : all) {
     EXPECT_TRUE(node->place_lost);
     EXPECT_EQ(node->Count(Kind::kRefused), 0u);

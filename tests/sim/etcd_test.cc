@@ -98,7 +98,7 @@ TEST_F(SimEtcdTest, ALeaseTakesItsKeysAlong) {
   ASSERT_TRUE(Commit({.then = {Put("a", "1", lease->id), Put("b", "2", lease->id)}}));
   Run(1900ms);
   EXPECT_NE(etcd.state().Find("a"), nullptr);
-  Run(700ms);  // looked at twice a second
+  Run(700ms);  // checked twice a second
   EXPECT_EQ(etcd.state().Find("a"), nullptr);
   EXPECT_EQ(etcd.state().revision(), 3);  // both at once
   const auto kept = KeepAlive(lease->id);
@@ -159,7 +159,7 @@ TEST_F(SimEtcdTest, AThousandLeasesASecondEnd) {
   EXPECT_EQ(etcd.state().leases(), 0u);
 }
 
-TEST_F(SimEtcdTest, AWatchTellsOfWhatWasAndOfWhatComes) {
+TEST_F(SimEtcdTest, AWatchReportsPastAndLaterChanges) {
   ASSERT_TRUE(Commit({.then = {Put("k/a", "1")}}));
   ASSERT_TRUE(Commit({.then = {Put("k/b", "2"), Put("other", "2")}}));
   Heard heard;
@@ -199,7 +199,7 @@ TEST_F(SimEtcdTest, AWatchOfWhatWasForgottenEnds) {
   EXPECT_THAT(later.revisions, ElementsAre(5, 6));
 }
 
-TEST_F(SimEtcdTest, AWatchThatHasHeardEverythingSurvivesACompaction) {
+TEST_F(SimEtcdTest, AWatchThatHasReceivedEverythingSurvivesACompaction) {
   Heard heard;
   const auto watch = client->Watch(EtcdPrefix("k"), 1, heard);
   ASSERT_TRUE(Commit({.then = {Put("k", "1")}}));

@@ -10,7 +10,7 @@
 namespace muster::sim {
 namespace {
 
-TEST(FiberTest, RunsUntilItYieldsAndGoesOnThere) {
+TEST(FiberTest, RunsUntilItYieldsAndContinuesThere) {
   std::vector<int> seen;
   Fiber fiber([&] {
     seen.push_back(1);

@@ -1,5 +1,5 @@
-// An etcd for tests of those who write into it: nothing happens to a transaction until the test
-// says so, and what is made, answered and lost are three things. What it knows is the simulator's.
+// An etcd for tests of its writers. Nothing happens to a transaction until the test decides; being
+// executed, answered and lost are three separate events. Its data is that of the simulator's etcd.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -24,10 +24,10 @@ class HeldEtcd final : public Etcd {
   struct Call {
     EtcdTransaction transaction;
     std::function<void(Result<EtcdAnswer>)> done;  ///< Null: it was answered.
-    std::optional<Result<EtcdAnswer>> made{};      ///< By the last time that it was.
+    std::optional<Result<EtcdAnswer>> made{};      ///< The result, once it was executed.
   };
 
-  // --- What happens to a call. A call may be made long after it has failed.
+  // --- Events of a call. A call may be executed long after it has failed.
   void Make(size_t call) { calls.at(call).made = state.Commit(calls.at(call).transaction); }
   void Answer(size_t call) { Finish(call, *calls.at(call).made); }
   void Lose(size_t call) { Finish(call, Error{Code::kTimeout, "no answer"}); }
@@ -35,7 +35,7 @@ class HeldEtcd final : public Etcd {
     Make(call);
     Answer(call);
   }
-  /// Calls that nobody has answered yet.
+  /// Calls without an answer so far.
   std::vector<size_t> Open() const {
     std::vector<size_t> open;
     for (size_t i = 0; i < calls.size(); ++i) {
@@ -43,7 +43,7 @@ class HeldEtcd final : public Etcd {
     }
     return open;
   }
-  /// The keys that a call writes or deletes, in its order; the turn is not named.
+  /// The keys that a call writes or deletes, in order, without the turn.
   std::vector<std::string> KeysOf(size_t call) const {
     std::vector<std::string> keys;
     for (const EtcdOperation& each : calls.at(call).transaction.then) {
@@ -52,7 +52,7 @@ class HeldEtcd final : public Etcd {
     }
     return keys;
   }
-  /// Somebody else, who is not asked to wait.
+  /// A write of another client, which happens at once.
   EtcdAnswer By(EtcdTransaction transaction) {
     Result<EtcdAnswer> answer = state.Commit(transaction);
     EXPECT_TRUE(answer);
@@ -63,7 +63,7 @@ class HeldEtcd final : public Etcd {
     return pair == nullptr ? "" : pair->value;
   }
 
-  /// Everybody who watches hears of what has changed.
+  /// All watches receive what has changed.
   void Tell() {
     for (size_t i = 0; i < watches_.size(); ++i) {
       const auto watch = watches_[i].lock();

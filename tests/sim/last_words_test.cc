@@ -23,7 +23,7 @@ using testing::Not;
 
 class LastWordsTest : public testing::Test {
  protected:
-  // The child that dies starts anew: threads of this process are no part of it.
+  // The child that dies is a new process: it does not have this one's threads.
   void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
 };
 
@@ -38,7 +38,7 @@ TEST_F(LastWordsTest, AFailedAssertionIsFollowedByThem) {
       "holds does not hold(.|\n)*repeat 7");
 }
 
-TEST_F(LastWordsTest, AnExceptionThatNobodyCatchesIsFollowedByThem) {
+TEST_F(LastWordsTest, AnUncaughtExceptionIsFollowedByThem) {
   EXPECT_DEATH(
       {
         InstallCrashReport();
@@ -61,7 +61,7 @@ TEST_F(LastWordsTest, ABadAccessIsFollowedByThem) {
       "repeat 7");
 }
 
-// Frames of a page each; the sum keeps them from being made one.
+// Frames of a page each; the sum prevents the compiler from merging them.
 int Deeper(int depth) {  // NOLINT(misc-no-recursion): that is the point
   volatile char frame[4096] = {};
   frame[depth % 4096] = 1;
@@ -97,7 +97,7 @@ TEST_F(LastWordsTest, ASignalThatWasSentStillEndsTheProgram) {
       testing::KilledBySignal(SIGABRT), "repeat 7");
 }
 
-TEST_F(LastWordsTest, OnlyTheThreadThatDiesSpeaks) {
+TEST_F(LastWordsTest, OnlyTheDyingThreadPrints) {
   EXPECT_DEATH(
       {
         InstallCrashReport();
@@ -116,7 +116,7 @@ TEST_F(LastWordsTest, OnlyTheThreadThatDiesSpeaks) {
 }
 
 TEST_F(LastWordsTest, ACampaignNamesTheRunItDiesIn) {
-  // No nodes at all: nobody asks for that but this test, and the plan cannot be drawn.
+  // A world without nodes, which only this test requests, and whose plan cannot be drawn.
   EXPECT_DEATH(
       {
         InstallCrashReport();

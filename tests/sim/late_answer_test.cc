@@ -1,4 +1,4 @@
-// What the simulator found, as small stories.
+// Bugs that the simulator found, as short stories.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,19 +18,18 @@ namespace {
 
 class LateAnswerTest : public testing::Test {
  protected:
-  // Joins, and joins again whenever somebody waits, or it is out, or its time is up.
-  void StartNode(SimProcess& process, std::vector<RendezvousInfo>& joined) {
-    process.Start([this, &process, &joined] {
-      const auto made =
-          CoordinatedHandler::Create({.host = "10.0.0.1",
-                                      .port = 29400,
-                                      .is_host = false,
-                                      .run_id = "run",
-                                      .min_nodes = 2,
-                                      .max_nodes = 2,
-                                      .join_timeout = std::chrono::milliseconds(1'000)},
-                                     process);
-      CoordinatedHandler& handler = *made;
+  // Joins, and joins again whenever a node waits, its place is lost, or its time is up.
+  void StartNode(SimProcess& process, std::vector<RendezvousInfo>& joined, int64_t nodes = 2) {
+    process.Start([this, &process, &joined, nodes] {
+      const auto made = CreateCoordinatedHandler({.host = "10.0.0.1",
+                                                  .port = 29400,
+                                                  .is_host = false,
+                                                  .run_id = "run",
+                                                  .min_nodes = nodes,
+                                                  .max_nodes = nodes,
+                                                  .join_timeout = std::chrono::milliseconds(1'000)},
+                                                 process);
+      RendezvousHandler& handler = *made;
       while (process.alive()) {
         try {
           joined.push_back(handler.NextRendezvous());
@@ -66,13 +65,13 @@ class LateAnswerTest : public testing::Test {
   std::map<const SimProcess*, std::vector<MembershipEvent>> heard;
 };
 
-// Found by seed 10752127: the assignment to a round that was over was taken for the answer to the
-// next call, and its node worked on in that round alone, for ever.
-TEST_F(LateAnswerTest, AnAnswerThatComesTooLateIsNotTakenForThatToTheNextCall) {
+// Found by seed 10752127: the assignment to a round that was over was used as the answer to the
+// next call, and its node stayed in that round alone, permanently.
+TEST_F(LateAnswerTest, AnAnswerThatComesTooLateIsNotUsedForTheNextCall) {
   StartNode(a, joined_a);
   scheduler.RunUntil(100ms);
   network.Clog(server_host, host_a, 4s);
-  StartNode(b, joined_b);  // the round is complete, and a does not hear of it
+  StartNode(b, joined_b);  // the round is complete, and a is not notified
   scheduler.RunUntil(3s);
   ASSERT_EQ(joined_b.size(), 1u);
   EXPECT_TRUE(joined_a.empty());
@@ -82,22 +81,46 @@ TEST_F(LateAnswerTest, AnAnswerThatComesTooLateIsNotTakenForThatToTheNextCall) {
   EndAll();
 }
 
-// Seeds 29 and 57 find it since the simulator reads that, too: the node worked on until it reached
+// Seeds 29 and 57 find it since the simulator checks that, too: the node continued until it reached
 // a server again.
-TEST_F(LateAnswerTest, WhoReadsThatItIsOutDoesNotWorkOnThoughTheServerIsGone) {
+TEST_F(LateAnswerTest, AnEvictedNodeDoesNotContinueAlthoughTheServerIsGone) {
   StartNode(a, joined_a);
   StartNode(b, joined_b);
   scheduler.RunUntil(1s);
   ASSERT_EQ(joined_b.size(), 1u);
   b.Pause();
   scheduler.RunUntil(6s);
-  ASSERT_FALSE(heard[&a].empty()) << "b is given up";
+  ASSERT_FALSE(heard[&a].empty()) << "b is declared lost";
   server.Kill(Network::Ending::kNotified);
   b.Resume();
   scheduler.RunUntil(7s);
   ASSERT_EQ(heard[&b].size(), 1u);
   EXPECT_EQ(heard[&b][0].kind, MembershipEvent::Kind::kPlaceLost);
   EXPECT_THAT(heard[&b][0].why, testing::HasSubstr("not heard of for"));
+  EndAll();
+}
+
+// Found by seed 911274: a node that the server refused did not reconnect, and stayed in its round.
+TEST_F(LateAnswerTest, ANodeThatIsRefusedDoesNotContinueInItsRound) {
+  StartNode(a, joined_a);
+  StartNode(b, joined_b);
+  scheduler.RunUntil(1s);
+  ASSERT_EQ(joined_b.size(), 1u);
+  b.Pause();
+  server.Kill(Network::Ending::kNotified);
+  store.reset();
+  SimProcess next_server{scheduler, network, server_host, 4, {}, 4};
+  store = std::make_unique<StoreHost>(next_server, 29400, StoreHostOptions{});
+  SimProcess stranger{scheduler, network, host_b, 5, {}, 5};
+  std::vector<RendezvousInfo> joined_alone;
+  StartNode(stranger, joined_alone, /*nodes=*/1);  // the same run, configured differently
+  scheduler.RunUntil(4s);
+  ASSERT_EQ(joined_alone.size(), 1u);
+  ASSERT_FALSE(heard[&a].empty());
+  EXPECT_EQ(heard[&a][0].kind, MembershipEvent::Kind::kPlaceLost);
+  EXPECT_THAT(heard[&a][0].why, testing::HasSubstr("were configured differently"));
+  stranger.Kill(Network::Ending::kNotified);
+  next_server.Kill(Network::Ending::kNotified);
   EndAll();
 }
 

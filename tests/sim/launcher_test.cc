@@ -80,7 +80,7 @@ TEST(LauncherTest, AWorkerThatAlwaysCrashesEndsTheJobAfterAllRestarts) {
     const RunOutcome outcome = World(plan).Run();
     EXPECT_EQ(outcome.violation, "") << plan.ToString();
     EXPECT_EQ(outcome.jobs.succeeded, 0u) << plan.ToString();
-    // Either node may fail first, and pays; the one that has nothing left ends the job.
+    // Either node may fail first and spends a restart; the one without any left ends the job.
     const auto restarts = static_cast<uint64_t>(plan.launch.max_restarts);
     EXPECT_GT(outcome.jobs.restarts, restarts) << plan.ToString();
     EXPECT_LE(outcome.jobs.restarts, 2 * restarts + 1) << plan.ToString();
@@ -95,11 +95,11 @@ TEST(LauncherTest, TheLauncherIsNeverDrawn) {
 
 // Each of these seeds has found it.
 
-TEST(LauncherStoryTest, AJobThatHasFailedIsToldBeforeTheStoreIsAskedWhy) {
+TEST(LauncherStoryTest, AJobFailureIsReportedBeforeTheStoreIsRead) {
   for (const uint64_t seed : {7, 114, 253}) EXPECT_EQ(PlaySeed(seed).violation, "") << seed;
 }
 
-TEST(LauncherStoryTest, WhoFailedFirstIsGivenItsGraceToComeAgain) {
+TEST(LauncherStoryTest, TheNodeThatFailedFirstHasItsGraceToJoinAgain) {
   for (const uint64_t seed : {847, 906, 1190}) EXPECT_EQ(PlaySeed(seed).violation, "") << seed;
 }
 

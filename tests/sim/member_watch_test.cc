@@ -21,7 +21,7 @@ class MemberWatchTest : public testing::Test {
       run.state.participants[node] = i;
       run.members[node].node = node;
       run.members[node].serial = static_cast<uint64_t>(i) + 1;
-      ears[node] = {.round = 3, .listens = true};
+      inboxes[node] = {.round = 3, .listens = true};
     }
     Pass(0ms);
   }
@@ -33,35 +33,36 @@ class MemberWatchTest : public testing::Test {
   }
   void Pass(Duration time) {
     now += time;
-    watch.Look(1, run, now, [this](const Coordinator::Member& member) {
-      const auto found = ears.find(member.node);
-      return found == ears.end() ? std::nullopt : std::optional(found->second);
+    watch.Look(1, run, now, Instant{}, true, [this](const Coordinator::Member& member) {
+      const auto found = inboxes.find(member.node);
+      return found == inboxes.end() ? std::nullopt : std::optional(found->second);
     });
   }
   void HearLoss(int64_t member, const std::string& who) {
-    ears[NodeOf(member)].Add({.kind = Kind::kMemberLost, .round = 3, .who = who});
+    inboxes[NodeOf(member)].Add({.kind = Kind::kMemberLost, .round = 3, .who = who});
   }
 
   Plan plan{};
   Checkers checkers{plan};
   MemberWatch watch{plan, checkers};
   Coordinator::Run run;
-  std::map<Node, Inbox> ears;
+  std::map<Node, Inbox> inboxes;
   WorldTime now{};
 };
 
-TEST_F(MemberWatchTest, AMemberThatDoesNotHearOfALossInTimeIsFound) {
+TEST_F(MemberWatchTest, AMemberThatIsNotNotifiedOfALossInTimeIsFound) {
   Lose(2);
   Pass(0ms);
   HearLoss(0, "n2_1_0");
   Pass(watch.within());
   EXPECT_EQ(checkers.violation(), "");
   Pass(1ms);
-  EXPECT_TRUE(checkers.violation().starts_with("n1_1_0 has not heard that round 3 has lost n2_1_0"))
+  EXPECT_TRUE(
+      checkers.violation().starts_with("n1_1_0 was not notified that round 3 has lost n2_1_0"))
       << checkers.violation();
 }
 
-TEST_F(MemberWatchTest, EveryLossIsToBeHeardOf) {
+TEST_F(MemberWatchTest, EveryLossMustBeReported) {
   Lose(1);
   Pass(0ms);
   Lose(2);
@@ -79,7 +80,7 @@ TEST_F(MemberWatchTest, ANodeThatLeftIsNoLoss) {
   EXPECT_EQ(checkers.violation(), "");
 }
 
-TEST_F(MemberWatchTest, ANodeThatStartedAnewWasLost) {
+TEST_F(MemberWatchTest, ARestartedNodeWasLost) {
   run.state.participants.erase(NodeOf(2));
   run.members[NodeOf(2)].serial = 99;
   Pass(0ms);
@@ -87,19 +88,19 @@ TEST_F(MemberWatchTest, ANodeThatStartedAnewWasLost) {
   EXPECT_NE(checkers.violation(), "");
 }
 
-TEST_F(MemberWatchTest, TheTimeBeginsAnewForWhoCouldNotHear) {
+TEST_F(MemberWatchTest, TheTimeStartsAgainForAMemberThatWasUnreachable) {
   Lose(2);
   Pass(0ms);
-  const Inbox ear = ears[NodeOf(0)];
+  const Inbox inbox = inboxes[NodeOf(0)];
   HearLoss(1, "n2_1_0");
-  ears.erase(NodeOf(0));  // out of reach
+  inboxes.erase(NodeOf(0));  // out of reach
   Pass(1h);
-  ears[NodeOf(0)] = ear;
+  inboxes[NodeOf(0)] = inbox;
   Pass(watch.within());
   EXPECT_EQ(checkers.violation(), "");
-  ears[NodeOf(0)].listens = false;
+  inboxes[NodeOf(0)].listens = false;
   Pass(1h);
-  ears[NodeOf(0)].listens = true;
+  inboxes[NodeOf(0)].listens = true;
   ++run.members[NodeOf(0)].incarnation;  // back with another connection
   Pass(1h);
   EXPECT_EQ(checkers.violation(), "");
@@ -107,38 +108,38 @@ TEST_F(MemberWatchTest, TheTimeBeginsAnewForWhoCouldNotHear) {
   EXPECT_NE(checkers.violation(), "");
 }
 
-TEST_F(MemberWatchTest, NobodyOwesAnythingOfARoundThatIsOver) {
+TEST_F(MemberWatchTest, NothingIsRequiredForARoundThatIsOver) {
   Lose(2);
   Pass(0ms);
   run.state.round = 4;
-  for (auto& [node, ear] : ears) ear.round = 4;
+  for (auto& [node, inbox] : inboxes) inbox.round = 4;
   Pass(1h);
   Pass(1h);
   EXPECT_EQ(checkers.violation(), "");
 }
 
-TEST_F(MemberWatchTest, WhoWaitsIsTrueWhenTheFirstComesAndWhenTheLastHasGone) {
+TEST_F(MemberWatchTest, TheWaitingCountIsCorrectWhenTheFirstComesAndWhenTheLastHasGone) {
   run.state.wait_list.insert(NodeOf(7));
   Pass(0ms);
   Pass(watch.within());
   EXPECT_EQ(checkers.violation(), "");
-  for (auto& [node, ear] : ears) ear.waiting = 1;
+  for (auto& [node, inbox] : inboxes) inbox.waiting = 1;
   Pass(1h);
   run.state.wait_list.clear();
   Pass(0ms);
   EXPECT_EQ(checkers.violation(), "");
-  for (auto& [node, ear] : ears) ear.waiting = node == NodeOf(1) ? 1 : 0;
+  for (auto& [node, inbox] : inboxes) inbox.waiting = node == NodeOf(1) ? 1 : 0;
   Pass(watch.within() + 1ms);
   EXPECT_TRUE(checkers.violation().starts_with("NumNodesWaiting() of n1_1_0 in round 3 is 1; 0 "))
       << checkers.violation();
 }
 
 TEST_F(MemberWatchTest, InBetweenItMayBeTooLowByHalf) {
-  for (auto& [node, ear] : ears) ear.waiting = 2;
+  for (auto& [node, inbox] : inboxes) inbox.waiting = 2;
   for (int64_t i = 5; i < 8; ++i) run.state.wait_list.insert(NodeOf(i));
   Pass(0ms);
   Pass(1h);
-  EXPECT_EQ(checkers.violation(), "") << "three wait, and two are told";
+  EXPECT_EQ(checkers.violation(), "") << "three wait, and two are reported";
   run.state.wait_list.insert(NodeOf(8));
   Pass(0ms);
   Pass(watch.within() + 1ms);
@@ -146,11 +147,34 @@ TEST_F(MemberWatchTest, InBetweenItMayBeTooLowByHalf) {
 }
 
 TEST_F(MemberWatchTest, InBetweenItMayBeTooHigh) {
-  for (auto& [node, ear] : ears) ear.waiting = 4;
+  for (auto& [node, inbox] : inboxes) inbox.waiting = 4;
   run.state.wait_list.insert(NodeOf(5));
   Pass(0ms);
   Pass(1h);
   EXPECT_EQ(checkers.violation(), "");
+}
+
+TEST_F(MemberWatchTest, ARoundThatDoesNotFormAgainIsAViolation) {
+  run.state.complete = false;
+  ++run.state.round;
+  Pass(0ms);
+  Pass(100ms);
+  EXPECT_EQ(checkers.violation(), "");
+  Pass(100ms);
+  EXPECT_NE(checkers.violation().find("round 4 has not formed again"), std::string::npos)
+      << checkers.violation();
+}
+
+TEST_F(MemberWatchTest, ALostMemberMayBeWaitedForShortly) {
+  Lose(1);
+  run.missing = 1;
+  run.state.complete = false;
+  ++run.state.round;
+  Pass(0ms);
+  Pass(600ms);
+  EXPECT_EQ(checkers.violation(), "");
+  Pass(100ms);
+  EXPECT_NE(checkers.violation(), "");
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ class SimNetworkTest : public testing::Test {
   SimNetworkTest() {
     network.Listen(server, 7, [this](std::shared_ptr<Socket> made) {
       accepted = std::move(made);
-      accepted->on_news = [this] {
+      accepted->on_event = [this] {
         heard += std::exchange(accepted->inbox, {});
         ended = accepted->ended;
       };
@@ -65,7 +65,7 @@ TEST_F(SimNetworkTest, BytesArriveInOrderAndLater) {
   EXPECT_EQ(heard, "one two");
 }
 
-TEST_F(SimNetworkTest, ACutLinkHoldsWhatIsSentUntilItIsMended) {
+TEST_F(SimNetworkTest, ACutLinkHoldsWhatIsSentUntilItIsHealed) {
   ConnectNow();
   network.Cut(there, here);
   socket->Write("late");
@@ -79,7 +79,7 @@ TEST_F(SimNetworkTest, ACutLinkHoldsWhatIsSentUntilItIsMended) {
   EXPECT_EQ(heard, "late");
 }
 
-TEST_F(SimNetworkTest, WhoeverWaitsInVainForAnAnswerLosesTheConnectionInTheEnd) {
+TEST_F(SimNetworkTest, ASideThatWaitsInVainForAnAnswerFinallyLosesTheConnection) {
   ConnectNow();
   socket->unanswered_max = 2s;
   network.Cut(here, there);
@@ -140,7 +140,7 @@ TEST_F(SimNetworkTest, AConnectionIsMadeWhenTheLinksAreOpen) {
   EXPECT_NE(socket, nullptr);
 }
 
-TEST_F(SimNetworkTest, AConnectionWhoseLinkIsCutMeanwhileIsAskedForAgain) {
+TEST_F(SimNetworkTest, AConnectionWhoseLinkIsCutMeanwhileIsTriedAgain) {
   Connect();
   network.Cut(here, there);
   scheduler.RunUntil(500ms);
@@ -150,7 +150,7 @@ TEST_F(SimNetworkTest, AConnectionWhoseLinkIsCutMeanwhileIsAskedForAgain) {
   EXPECT_NE(socket, nullptr);
 }
 
-TEST_F(SimNetworkTest, NobodyListensThere) {
+TEST_F(SimNetworkTest, NothingListensThere) {
   network.StopListening(server, 7);
   Connect();
   scheduler.RunUntil(1s);
@@ -158,7 +158,7 @@ TEST_F(SimNetworkTest, NobodyListensThere) {
   EXPECT_EQ(failure->code, Code::kUnavailable);
 }
 
-TEST_F(SimNetworkTest, APausedProcessHearsEverythingLater) {
+TEST_F(SimNetworkTest, APausedProcessReceivesEverythingLater) {
   ConnectNow();
   server.Pause();
   socket->Write("hello");
@@ -171,7 +171,7 @@ TEST_F(SimNetworkTest, APausedProcessHearsEverythingLater) {
 
 TEST_F(SimNetworkTest, AReaderThatDoesNotReadFillsItsPeersQueue) {
   ConnectNow();
-  accepted->on_news = nullptr;
+  accepted->on_event = nullptr;
   socket->Write(std::string(300 * 1024, 'x'));
   EXPECT_EQ(socket->queued(), 300u * 1024 - 256 * 1024);
   scheduler.RunUntil(scheduler.now() + 1ms);
@@ -200,7 +200,7 @@ TEST(SimProcessTest, ClocksThatRunFastWakeSleepersSooner) {
   EXPECT_THAT(woke, ElementsAre("fast", "exact"));
 }
 
-TEST(SimProcessTest, WhatIsKilledWhileItWaitsUnwindsAndNobodySees) {
+TEST(SimProcessTest, AProcessKilledWhileItWaitsUnwindsUnseen) {
   Scheduler scheduler;
   Trace trace;
   Network network(scheduler, {}, 1, trace);

@@ -40,7 +40,7 @@ TEST_F(ProcessTest, WhatWasLeftOfATimerIsLeftAfterASuspend) {
   process.Suspend();
   scheduler.RunUntil(5s);
   process.Resume();
-  EXPECT_EQ(process.Now(), Instant{5s}) << "its clock went on";
+  EXPECT_EQ(process.Now(), Instant{5s}) << "its clock continued";
   EXPECT_EQ(process.suspended_for(), 4'600ms);
   scheduler.RunUntil(10s);
   EXPECT_EQ(woken, 5'600ms);

@@ -13,8 +13,8 @@
 namespace muster::sim {
 namespace {
 
-// A sanitized world takes ten times as long, and its share is one in forty: as much as is needed to
-// meet the code on its rarer paths.
+// A sanitized world takes ten times as long, and its share is one in forty: enough to reach the
+// rarer paths.
 #ifdef __SANITIZE_ADDRESS__
 constexpr uint64_t kOneIn = 40;
 #else
@@ -29,7 +29,7 @@ struct Part {
 
 std::string NameOf(const Part& part) { return Concat(NameOf(part.driver), "_", part.number); }
 
-// Of the document and of mixed rounds, which take five times as long, there are fewer.
+// There are fewer runs of the document and mixed ones, which take five times as long.
 std::vector<Part> AllParts() {
   struct Share {
     Driver driver;

@@ -82,7 +82,7 @@ TEST_F(SchedulerTest, WhatHasHappenedOrWasCancelledIsNotCancelledAgain) {
   scheduler.RunUntil(1s);
   const Scheduler::Planned never = scheduler.At(2s, Saying("x"));
   scheduler.Cancel(never);
-  // These lie where the others lay.
+  // These reuse the places of the earlier ones.
   scheduler.At(3s, Saying("b"));
   scheduler.At(3s, Saying("c"));
   scheduler.Cancel(done);
@@ -116,7 +116,7 @@ TEST(WorkTest, OwnsWhatItCapturesWhereverItLies) {
       EXPECT_TRUE(*work);
     }
     EXPECT_EQ(held.use_count(), 4);
-    small = std::move(large);  // what it was goes
+    small = std::move(large);  // what was there is destroyed
     EXPECT_EQ(held.use_count(), 3);
     small();
   }

@@ -1,5 +1,5 @@
-// The seed of simulated runs in tests: from the commit, in make test. Every commit plays other
-// games.
+// The seed of simulated runs in tests. In make test it comes from the commit, so every commit plays
+// other runs.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// What a node says to its coordinator after a broken connection, and what it no longer does. The
-// server's part is played.
+// What a node sends to its coordinator after a broken connection, and what it no longer sends. The
+// test plays the server.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ class SessionLinkTest : public testing::Test, public RendezvousLinkListener {
       said.clear();
       greeted_ = false;
       socket_ = std::move(socket);
-      socket_->on_news = [this] { Read(); };
+      socket_->on_event = [this] { Read(); };
     });
     link->Start();
     Pass();
@@ -38,8 +38,9 @@ class SessionLinkTest : public testing::Test, public RendezvousLinkListener {
     server.Kill(Network::Ending::kNotified);
   }
 
-  /// Time for all that is on its way, and for a new connection.
-  void Pass() { scheduler.RunUntil(scheduler.now() + 500ms); }
+  /// Time for everything under way, and for a new connection.
+  void Pass() { PassFor(500ms); }
+  void PassFor(Duration time) { scheduler.RunUntil(scheduler.now() + time); }
 
   void Tell(Push push) {
     push.token = kToken;
@@ -51,7 +52,7 @@ class SessionLinkTest : public testing::Test, public RendezvousLinkListener {
   }
   void TellRound(int64_t round) { Tell({.kind = Push::Kind::kComplete, .round = round}); }
 
-  /// The node finds another one at once.
+  /// The node notices and reconnects at once.
   void Break() {
     socket_->Close();
     Pass();
@@ -68,10 +69,19 @@ class SessionLinkTest : public testing::Test, public RendezvousLinkListener {
   std::unique_ptr<SessionLink> link = std::make_unique<SessionLink>(
       thread->loop(), thread->connector(),
       SessionLinkOptions{.server = {"10.0.0.1", 29400},
-                         .hello = {.run_id = "run", .node = {"10.1.0.1", 2, 0}}},
+                         .hello = {.run_id = "run",
+                                   .node = {"10.1.0.1", 2, 0},
+                                   .settings = {.keep_alive_interval = 500ms,
+                                                .keep_alive_max_attempt = 3,
+                                                .grace = 500ms}}},
       *this);
+  /// The answer to a node that opens its session; none: the connection breaks instead.
+  std::optional<Push::Kind> answer = Push::Kind::kOpened;
+  Push::Refusal refusal = Push::Refusal::kIdentity;
   std::vector<Said> said;         // through the present connection
-  std::vector<int64_t> assigned;  // rounds that the owner was told of
+  std::vector<int64_t> assigned;  // rounds that the owner received
+  int64_t refused = 0;            // how often the owner received that the link has stopped
+  std::vector<std::string> lost;  // why the owner's place is lost
 
  private:
   static constexpr uint64_t kToken = 7;
@@ -94,18 +104,26 @@ class SessionLinkTest : public testing::Test, public RendezvousLinkListener {
       socket_->inbox.erase(0, *size);
       said.push_back(request->kind);
       if (request->kind != Said::kOpen) continue;
+      if (!answer) return socket_->Close();
       std::string frame;
-      Push opened{.kind = Push::Kind::kOpened, .token = kToken};
-      opened.resumed = incarnation_ > 0;
-      opened.incarnation = ++incarnation_;
-      wire::AppendSessionFrame(frame, opened);
+      Push push{.kind = *answer, .token = kToken};
+      if (push.kind == Push::Kind::kRefused) {
+        push.refusal = refusal;
+        push.why = "it has a session already";
+      } else {
+        push.resumed = incarnation_ > 0;
+        push.incarnation = ++incarnation_;
+      }
+      wire::AppendSessionFrame(frame, push);
       socket_->Write(frame);
     }
   }
 
   void OnPush(const Push& push) override {
     if (push.kind == Push::Kind::kComplete) assigned.push_back(push.round);
+    if (push.kind == Push::Kind::kRefused) ++refused;
   }
+  void OnPlaceLost(const std::string& why) override { lost.push_back(why); }
   void OnReport(std::optional<RunReport>) override {}
   void OnTrouble(const std::string&) override {}
   void OnPlainServer() override { ADD_FAILURE() << "it speaks sessions"; }
@@ -115,13 +133,13 @@ class SessionLinkTest : public testing::Test, public RendezvousLinkListener {
   uint32_t incarnation_ = 0;
 };
 
-TEST_F(SessionLinkTest, ALeaveThatWasNotAnsweredIsSaidAgain) {
+TEST_F(SessionLinkTest, ALeaveThatWasNotAnsweredIsSentAgain) {
   link->Leave();
   Break();
   EXPECT_TRUE(HasSaid(Said::kLeave));
 }
 
-// Found by seed 18501: the node left the round that it had come into since.
+// Found by seed 18501: the node left the round that it had joined since.
 TEST_F(SessionLinkTest, ALeaveThatWasNotAnsweredIsNotRepeatedInTheNextRound) {
   link->Join(10s);
   Pass();
@@ -135,19 +153,50 @@ TEST_F(SessionLinkTest, ALeaveThatWasNotAnsweredIsNotRepeatedInTheNextRound) {
   EXPECT_FALSE(HasSaid(Said::kLeave));
 }
 
-// Found by seed 22537: the node had given up, and was handed the round of before as the answer to
-// its next call.
-TEST_F(SessionLinkTest, ARoundThatIsToldAgainIsNotHandedOn) {
+// Found by seed 22537: the call had timed out, and the earlier round was used as the answer to the
+// next call.
+TEST_F(SessionLinkTest, ARoundThatIsSentAgainIsNotPassedOn) {
   link->Join(10s);
   Pass();
   TellRound(1);
   Break();
   link->Join(10s);
   Pass();
-  TellRound(1);  // as a server does when a session is taken up again
+  TellRound(1);  // as a server does when a session is resumed
   EXPECT_EQ(assigned, (std::vector<int64_t>{1}));
   TellRound(2);
   EXPECT_EQ(assigned, (std::vector<int64_t>{1, 2}));
+}
+
+// Found by seed 911274: the node went on in its round. A server that refuses to resume a session
+// does not have it any more.
+TEST_F(SessionLinkTest, ARefusedSessionHasLostItsPlace) {
+  for (const auto why : {Push::Refusal::kIdentity, Push::Refusal::kLimit}) {
+    lost.clear();
+    refusal = why;
+    answer = Push::Kind::kRefused;
+    Break();
+    ASSERT_FALSE(lost.empty());
+    EXPECT_EQ(lost[0], "the server did not resume its session: it has a session already");
+    EXPECT_EQ(refused, 0) << "it keeps trying";
+    answer = Push::Kind::kOpened;
+    PassFor(2s);
+    EXPECT_TRUE(link->is_open());
+  }
+}
+
+// Found by seed 911274: the time was counted from a refusal by an earlier life of the server. Each
+// attempt that is not answered may have opened a session, which stands in the way of the next one.
+TEST_F(SessionLinkTest, AnUnansweredAttemptRestartsTheTimeForWhichItMayBeItsOwnOldSelf) {
+  answer = Push::Kind::kRefused;
+  Break();
+  answer.reset();
+  PassFor(4s);  // longer than another node with its name may be this node itself
+  answer = Push::Kind::kRefused;
+  PassFor(1500ms);
+  EXPECT_EQ(refused, 0);
+  PassFor(4s);
+  EXPECT_EQ(refused, 1) << "it is another node";
 }
 
 }  // namespace

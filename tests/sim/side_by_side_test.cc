@@ -16,7 +16,7 @@ std::string Replay(const Plan& plan) {
   return "muster-lab sim --seed " + std::to_string(plan.seed);
 }
 
-TEST(SideBySideTest, AWorldBesideOthersIsTheWorldThatItIsAlone) {
+TEST(SideBySideTest, AWorldAmongOthersIsTheWorldThatItIsAlone) {
   std::vector<Plan> plans;
   for (uint64_t i = 0; i < 5; ++i) plans.push_back(Draw(Seed() + i, {}));
   const SideBySide beside = PlaySideBySide(plans, Replay);
@@ -30,7 +30,7 @@ TEST(SideBySideTest, AWorldBesideOthersIsTheWorldThatItIsAlone) {
   }
 }
 
-TEST(SideBySideTest, OneWorldHasNobodyToTakeTurnsWith) {
+TEST(SideBySideTest, OneWorldTakesNoTurns) {
   const Plan plan = Draw(Seed(), {});
   EXPECT_THAT(PlaySideBySide({plan}, Replay).outcomes,
               testing::ElementsAre(testing::Field(&RunOutcome::hash, World(plan).Run().hash)));

@@ -39,7 +39,7 @@ TEST_P(DriversTest, ASeedIsARun) {
 }
 
 TEST_P(DriversTest, WithoutFaultsOneRoundIsEnough) {
-  // Those who come after the last call of the first round are in the second.
+  // Nodes that come after the last call of the first round are in the second.
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     Plan plan = Draw(seed, {.driver = GetParam(), .faults = false});
     plan.settings.min_nodes = plan.settings.max_nodes = plan.nodes;
@@ -60,7 +60,8 @@ TEST(PlanTest, TheSamePlanFromTheSameSeed) {
   EXPECT_NE(Draw(1, {}).ToString(), Draw(2, {}).ToString());
 }
 
-// All of them, in turn: wall clocks that differ and jump, machines that are suspended.
+// All clock faults, in different runs: wall clocks that differ and jump, machines that are
+// suspended.
 TEST(PlanTest, ClocksJumpInRunsOfTheCoordinatorAndOfLaunchers) {
   for (const Driver driver : {Driver::kCoordinator, Driver::kLauncher}) {
     size_t skew = 0;
@@ -133,7 +134,7 @@ TEST(HuntTest, ATimeLimitIsASignOnlyWithAReason) {
   }
 }
 
-TEST(ProbesTest, AreListedAlsoWhereNobodyWent) {
+TEST(ProbesTest, AreListedAlsoIfNeverHit) {
   EXPECT_GT(AllProbes().size(), 20u);
   const auto is_named = [](const Probe& probe) {
     return std::string(probe.name) == "a spare was promoted";

@@ -1,4 +1,4 @@
-// Calls on threads of their own: what blocks in a store while the test goes on.
+// Calls on threads of their own: a call that blocks in a store while the test continues.
 #pragma once
 
 #include <signal.h>
@@ -19,8 +19,7 @@ namespace muster::test {
 int KernelThreadId();
 bool KernelThreadSleeps(int thread_id);
 
-/// One call on its own thread. The destructor joins: whoever makes one sees to it that the call
-/// ends.
+/// One call on its own thread. The destructor joins, so the test must make sure that the call ends.
 template <typename T>
 class Background {
  public:
@@ -35,7 +34,7 @@ class Background {
   Background(const Background&) = delete;
   Background& operator=(const Background&) = delete;
 
-  /// What the call returned, or threw. Waits for it, but not for ever.
+  /// What the call returned, or threw. Waits for it, with a limit.
   T Result() {
     if (result_.wait_for(kPatience) != std::future_status::ready) {
       throw std::runtime_error("a call that should have ended is still running");
@@ -45,9 +44,8 @@ class Background {
 
   bool IsDone() const { return result_.wait_for(seconds(0)) == std::future_status::ready; }
 
-  /// Waits until the thread sleeps in the kernel: it has gone as far as it can and waits for
-  /// somebody else. It may also rest there for a moment for a lesser reason, so a test must hold in
-  /// that case too; it only proves less then.
+  /// Waits until the thread sleeps in the kernel: it waits for another party. It may also sleep for
+  /// a moment for a lesser reason, so a test must hold in that case, too; then it proves less.
   bool UntilBlocked() {
     return EventuallyTrue([this] {
       const int id = thread_id_.load();

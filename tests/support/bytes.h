@@ -1,5 +1,5 @@
-// TCPStore's requests as bytes, written down independently of src/store/wire: a mistake there must
-// not be repeated here.
+// TCPStore's requests as bytes, written independently of src/store/wire, so that a mistake there is
+// not repeated here.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ std::string Blob(std::string_view bytes);
 using Keys = std::vector<std::string>;
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
-/// Requests. Keys are wire keys: nothing is put in front of them.
+/// Requests. Keys are wire keys: no prefix is added.
 std::string ValidateBytes();
 std::string PingBytes(uint32_t nonce);
 std::string SetBytes(std::string_view key, std::string_view value);

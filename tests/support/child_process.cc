@@ -41,7 +41,7 @@ ChildProcess ChildProcess::Fork(const std::function<int(int input, int output)>&
     } catch (const std::exception& failure) {
       dprintf(STDERR_FILENO, "child process: %s\n", failure.what());
     }
-    _exit(status);  // none of the parent's clean-up is ours to do
+    _exit(status);  // the parent's clean-up must not run here
   }
   close(down[0]);
   close(up[1]);
@@ -52,8 +52,8 @@ ChildProcess ChildProcess::Run(const std::vector<std::string>& command) {
   std::vector<char*> arguments;
   for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
-  // Nothing here may want memory: another thread may have held a lock of the allocator's when we
-  // forked, and AddressSanitizer's stay locked in the child for good.
+  // The child may not allocate: at the fork, another thread may have held a lock of the allocator,
+  // and AddressSanitizer's locks stay locked permanently in the child.
   return Fork([&arguments](int input, int output) {
     dup2(input, STDIN_FILENO);
     dup2(output, STDOUT_FILENO);

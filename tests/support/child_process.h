@@ -15,7 +15,7 @@ namespace muster::test {
 class ChildProcess {
  public:
   /// Runs a program with pipes to its input and from its output; there may be other threads. Throws
-  /// if no process is to be had; a program that is not there ends with 127.
+  /// if no process can be created. A missing program ends with 127.
   static ChildProcess Run(const std::vector<std::string>& command);
 
   /// Runs `body` in a fork of this process, which must have no other threads; its result is the
@@ -29,15 +29,15 @@ class ChildProcess {
 
   pid_t pid() const { return pid_; }
 
-  /// The next line of its output, without its end; nothing at the end of the output or of our
+  /// The next line of its output, without its end; nothing at the end of the output or of the
   /// patience.
   std::optional<std::string> ReadLine(milliseconds patience = kPatience);
 
-  /// Ends its input, which asks it to finish.
+  /// Closes its input, which is the request to finish.
   void CloseInput();
 
-  /// Its exit status (negative: the signal that killed it). Waits for the end; kills it when
-  /// patience runs out.
+  /// Its exit status (negative: the signal that killed it). Waits for the end, and kills it when
+  /// the patience ends.
   int Wait(milliseconds patience = kPatience);
 
   /// Memory that it has in RAM.

@@ -26,7 +26,7 @@ class ClientPeersTest : public ::testing::Test {
     return [this, timeout] { return Connect(timeout); };
   }
 
-  /// Plays the server's part of the handshake.
+  /// The server's part of the handshake.
   RawSocket AcceptAndGreet() {
     RawSocket peer = listener_.Accept();
     EXPECT_EQ(peer.Receive(10), ValidateBytes() + PingBytes(static_cast<uint32_t>(getpid())));

@@ -16,7 +16,7 @@ inline RunSettings MinMax(int64_t min_nodes, int64_t max_nodes) {
   return {.min_nodes = min_nodes, .max_nodes = max_nodes, .last_call = 5s};
 }
 
-/// Nodes by name, a clock moved by hand, and what each was told.
+/// Nodes by name, a clock moved by hand, and what each node received.
 class CoordinatorTest : public ::testing::Test {
  protected:
   explicit CoordinatorTest(const CoordinatorOptions& options = {}) : coordinator_(options) {}
@@ -60,7 +60,7 @@ class CoordinatorTest : public ::testing::Test {
       Run([&](Pushes& out) { coordinator_.KeepAlive(talkers_[name].key, now_, out); });
     }
   }
-  /// Time passes; those named keep alive.
+  /// Time passes; the named nodes keep alive.
   void Pass(Duration span, const std::vector<std::string>& alive) {
     const Instant until = now_ + span;
     while (now_ < until) {
@@ -84,7 +84,7 @@ class CoordinatorTest : public ::testing::Test {
       talker.heard.push_back(std::move(push));
     }
   }
-  /// What the node heard since it was last asked.
+  /// What the node received since the last call.
   std::vector<Push> Heard(const std::string& name) {
     return std::exchange(talkers_[name].heard, {});
   }

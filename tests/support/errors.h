@@ -1,4 +1,4 @@
-// What a call throws, as text to look at.
+// The exception of a call, as text.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -7,8 +7,8 @@
 
 namespace muster::test {
 
-/// The message of the E that `call` throws. Anything else that it throws goes on (and fails the
-/// test); so does nothing.
+/// The message of the E that `call` throws. Any other exception passes through and fails the test;
+/// so does none.
 template <typename E, typename F>
 std::string ErrorOf(F&& call) {
   try {

@@ -10,7 +10,7 @@ bool EventuallyTrue(const std::function<bool()>& condition, milliseconds patienc
   auto pause = std::chrono::microseconds(50);
   while (!condition()) {
     if (Clock::now() >= give_up) return false;
-    // Not a sleep that a test relies on: it only leaves the cores to those we wait for.
+    // No test relies on this sleep: it only frees the cores for other threads.
     std::this_thread::sleep_for(pause);
     pause = std::min(pause * 2, std::chrono::microseconds(5'000));
   }

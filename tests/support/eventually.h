@@ -10,14 +10,13 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using Clock = std::chrono::steady_clock;
 
-/// Longer than anything takes on a busy machine under a sanitizer; reached only by a test that
-/// fails.
+/// Longer than anything takes on a busy machine under a sanitizer; only a failing test reaches it.
 inline constexpr milliseconds kPatience{30'000};
 
-/// Asks again and again until `condition` holds; false if it does not within `patience`.
+/// Checks repeatedly until `condition` holds; false if it does not within `patience`.
 bool EventuallyTrue(const std::function<bool()>& condition, milliseconds patience = kPatience);
 
-/// How long something took: for lower bounds, and for upper bounds that are generous.
+/// How long something took: for lower bounds, and for generous upper bounds.
 class Stopwatch {
  public:
   milliseconds Elapsed() const {

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "muster/rendezvous_error.h"
 #include "os/ports/clock.h"
-#include "rendezvous/document/state_backend.h"
-#include "rendezvous/wire/state_reader.h"
-#include "rendezvous/wire/state_writer.h"
+#include "rendezvous/document/backend_port.h"
+#include "rendezvous/wire/state_codec.h"
 
 namespace muster::testing {
 
@@ -28,29 +28,31 @@ class FakeClock final : public Clock {
   std::vector<Duration> slept;
 };
 
-class FakeCell final : public StateBackend {
+class FakeCell final : public RendezvousBackend {
  public:
-  Result<std::optional<StoredState>> Get() override {
+  std::string Name() const override { return "fake"; }
+
+  std::optional<StoredState> GetState() override {
     ++gets;
     if (on_get) on_get();
-    if (failure) return *failure;
-    if (!bytes) return std::optional<StoredState>();
-    return std::optional<StoredState>({*bytes, token});
+    if (failure) throw *failure;
+    if (!bytes) return std::nullopt;
+    return StoredState{*bytes, token};
   }
 
-  Result<std::optional<StoredState>> Set(std::string_view wanted, const std::any& fence) override {
+  using RendezvousBackend::SetState;
+  std::optional<StoredState> SetState(std::string_view wanted, const std::any& fence) override {
     ++sets;
     if (before_set) std::exchange(before_set, nullptr)();
-    if (failure) return *failure;
-    if (forgets) return std::optional<StoredState>();
+    if (failure) throw *failure;
+    if (forgets) return std::nullopt;
     const auto* number = std::any_cast<int64_t>(&fence);
     const bool fits = bytes ? number != nullptr && *number == token : !fence.has_value();
     if (fits) Put(std::string(wanted));
-    return std::optional<StoredState>({*bytes, token, fits});
+    return StoredState{*bytes, token, fits};
   }
 
   void Announce(std::string_view news) override { announced.emplace_back(news); }
-  bool Await(std::string_view, Duration) override { return false; }
 
   void Put(std::string content) {
     bytes = std::move(content);
@@ -64,10 +66,11 @@ class FakeCell final : public StateBackend {
   int gets = 0;
   int sets = 0;
   std::vector<std::string> announced;
-  std::optional<Error> failure;      ///< Of every call.
-  bool forgets = false;              ///< Answers writes with nothing.
-  std::function<void()> on_get;      ///< Before every read: the world moves on.
-  std::function<void()> before_set;  ///< Once: another node is faster.
+  std::optional<RendezvousConnectionError> failure;  ///< Of every call.
+  bool forgets = false;                              ///< Answers writes with nothing.
+  std::function<void()> on_get;                      ///< Before every read: others may write meanwhile.
+  std::function<void()> before_set;                  ///< Once: another node is faster.
+  BackendPort port{*this};                           ///< For the driver.
 };
 
 }  // namespace muster::testing

@@ -1,7 +1,6 @@
-// What this machine may lack, and tests then cannot show: an IPv6 loopback address, cgroups. A test
-// that needs one says so with MUSTER_REQUIRE (contracts/need.h): it is skipped where there is none,
-// and fails where that is demanded of the machine (MUSTER_REQUIRE_IPV6=1, MUSTER_REQUIRE_CGROUPS=1;
-// .ci/run sets both).
+// What this machine may lack: an IPv6 loopback address, cgroups. A test that needs one calls
+// MUSTER_REQUIRE (contracts/need.h). Without it the test is skipped, or fails if the machine must
+// have it (MUSTER_REQUIRE_IPV6=1, MUSTER_REQUIRE_CGROUPS=1; .ci/run sets both).
 #pragma once
 
 #include "contracts/need.h"

@@ -1,5 +1,5 @@
-// For tests only: a store machine that is asked in calls and answers in words, so that a test reads
-// as a story and a line of it shows all that came of a request.
+// For tests only: a store machine with methods as requests and texts as replies, so that a test
+// reads as a story, and each line shows the whole effect of a request.
 #pragma once
 
 #include <algorithm>
@@ -49,15 +49,15 @@ inline std::string Words(const Reply& reply) {
   return out + "]";
 }
 
-/// ", releases a b", or nothing. Clients are called by letters.
+/// ", releases a b", or nothing. Clients have letters as names.
 inline std::string Names(const Released& released) {
   std::string out = released.empty() ? "" : ", releases";
   for (const ClientId client : released) out += Concat(' ', static_cast<char>(client));
   return out;
 }
 
-/// A store and its clients. Each call answers in words all that came of it: the reply, "-" for
-/// silence, and who was released: "7", "-, releases a b".
+/// A store and its clients. Each call returns its whole effect as text: the reply, "-" for silence,
+/// and the released clients: "7", "-, releases a b".
 class SpokenStore {
  public:
   explicit SpokenStore(const StoreMachineOptions& options = {}) : machine_(options) {}
@@ -123,7 +123,7 @@ class SpokenStore {
     return "-" + Names(released);
   }
   void OpenScope(std::string_view scope) { machine_.OpenScope(scope); }
-  /// In pieces of so many keys; answers how many pieces it took.
+  /// In pieces of so many keys; returns the number of pieces.
   std::string DropScope(std::string_view scope, size_t piece = kKeysPerPiece) {
     size_t pieces = 1;
     while (machine_.DropScope(scope, piece)) ++pieces;

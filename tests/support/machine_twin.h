@@ -1,5 +1,5 @@
-// For tests only: a naive twin of the store machine, and the telling of one story to both. The twin
-// is for reading; the machine's lines, counts and iterators are what is on trial.
+// For tests only: a naive twin of the store machine; both play one story. The twin is simple; the
+// machine's lists, counts and iterators are under test.
 #pragma once
 
 #include <algorithm>
@@ -20,14 +20,14 @@ namespace muster::testing_words {
 
 using Strings = std::vector<std::string>;
 
-/// Everybody who takes part in a story, and every key that it is about: few, so that they meet.
+/// All clients and keys of a story: few, so that they meet.
 constexpr ClientId kClients[] = {kA, kB, kC, kD, ClientId{'e'}};
 constexpr std::string_view kKeys[] = {
     "k", "l", "q", "", "/muster.run/g/0/k", "/muster.run/g/0/l", "/muster.run/g/1/k"};
 constexpr std::string_view kScopes[] = {"/muster.run/g/0/", "/muster.run/g/1/", "/muster.run/g/2/"};
 
-/// One thing that happens to a store: a request of a client, or its leaving, or the passing of
-/// time, or a scope's (`key`) opening or dropping (in pieces of `number` keys, at least one).
+/// One event of a store: a request of a client, its disconnection, passing time, or a scope's
+/// (`key`) opening or dropping (in pieces of `number` keys, at least one).
 struct Event {
   enum class Kind { kAsk, kDrop, kPass, kOpenScope, kDropScope };
   Kind kind = Kind::kAsk;
@@ -63,7 +63,7 @@ class NaiveStore {
  public:
   explicit NaiveStore(const StoreMachineOptions& options) : options_(options) {}
 
-  /// What SpokenStore says of the machine.
+  /// The same text as that of SpokenStore for the machine.
   std::string Happen(const Event& event) {
     released_.clear();
     std::string reply = "-";
@@ -264,8 +264,8 @@ class NaiveStore {
     Release([](const Parked& parked) { return parked.missing.empty() && parked.barrier.empty(); });
   }
 
-  /// While an element is free, it goes to the first who then has nothing missing; those before lose
-  /// the key.
+  /// A free element goes to the first waiter that then has nothing missing; for earlier waiters the
+  /// key becomes missing again.
   void Offer(const std::string& key) {
     const auto takes = [&](Parked& p) {
       return std::erase(p.missing, key) > 0 && p.missing.empty();
@@ -365,16 +365,16 @@ inline std::string Told(const std::vector<Event>& story, size_t last) {
   return out.str();
 }
 
-/// With everyone gone nobody is parked and nothing is kept any longer: a newcomer can pop every
-/// queue to its end. Says what is left after all; empty: nothing.
+/// With all clients gone no wait is left and no element is reserved: a new client can pop every
+/// queue to its end. Returns what is left nevertheless; empty: nothing.
 inline std::string LeftBehind(SpokenStore& store) {
   for (const ClientId client : kClients) store.Drop(client);
-  if (store.Stats().parked_clients != 0) return "somebody is still parked";
+  if (store.Stats().parked_clients != 0) return "a client is still parked";
   if (store.Stats().waited_keys != 0) return "keys are still waited for";
-  if (store.Pass(24h) != "-") return "somebody is released after having left";
+  if (store.Pass(24h) != "-") return "a client is released after it has left";
   for (const std::string_view key : kKeys) {
     while (store.Length(kA, key) != "0") {
-      if (store.Pop(kA, key) == "0") return "a queue has elements that nobody can have";
+      if (store.Pop(kA, key) == "0") return "a queue has elements that no client can get";
     }
   }
   if (store.Stats().queues != 0) return "a queue without elements is still counted";
@@ -382,9 +382,9 @@ inline std::string LeftBehind(SpokenStore& store) {
   return store.Stats().scopes == 0 ? "" : "a scope is left after all have been dropped";
 }
 
-/// Tells the story to the machine and to its twin. Empty: after every event both gave the same
+/// Plays the story on the machine and on its twin. Empty: after every event both gave the same
 /// answer, released the same clients in the same order and had the same figures. Otherwise the
-/// story as far as they agreed, and what each then said.
+/// story up to the difference, and both answers.
 inline std::string Difference(const StoreMachineOptions& options, const std::vector<Event>& story) {
   SpokenStore store(options);
   NaiveStore twin(options);

@@ -1,4 +1,4 @@
-// What the machine lets one process have.
+// The limits of a process.
 #pragma once
 
 #include <sys/resource.h>
@@ -14,8 +14,7 @@ inline rlim_t RaiseDescriptorLimit() {
   return limit.rlim_cur;
 }
 
-/// Sanitizers keep freed memory for a while and shadow the rest: sizes measured under them mean
-/// little.
+/// Sanitizers keep freed memory for a while and shadow the rest: sizes under them mean little.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 inline constexpr bool kMemoryIsMeasurable = false;
 #else

@@ -18,11 +18,11 @@ class Proxy {
   Proxy& operator=(const Proxy&) = delete;
 
   uint16_t port() const { return port_; }
-  /// Ends every connection that there is. New ones are let through, unless blocked.
+  /// Ends every connection. New ones are accepted, unless blocked.
   void Cut();
-  /// From now on (or no longer), new connections are accepted and ended at once.
+  /// From now on (or no longer), new connections are accepted and closed at once.
   void Block(bool blocked) { blocked_ = blocked; }
-  /// Connections let through so far.
+  /// Connections forwarded so far.
   int connections() const { return connections_; }
 
  private:

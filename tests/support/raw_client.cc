@@ -97,7 +97,7 @@ size_t SendUntilRefused(RawSocket& client, std::string_view chunk, size_t bytes_
                         const std::function<void()>& settle) {
   constexpr int kOpportunities = 200;
   size_t total = 0;
-  size_t at = 0;  // in the chunk: requests must not be torn apart
+  size_t at = 0;  // in the chunk: requests must not be torn
   for (int refused = 0; refused < kOpportunities && total < bytes_max;) {
     const size_t sent = client.SendWhatFits(chunk.substr(at));
     total += sent;

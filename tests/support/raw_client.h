@@ -1,4 +1,4 @@
-// A TCPStore client made of bytes: what it sends is what the test wrote down.
+// A TCPStore client that sends exactly the bytes of the test.
 #pragma once
 
 #include <cstdint>
@@ -27,10 +27,10 @@ class RawClient : public RawSocket {
   std::string ReceiveBlob();
   int64_t ReceiveNumber();
 
-  /// Everything that the server had to say to this client before it answered a PING that is sent
-  /// now: "" shows that nothing came, and nothing will, without waiting for it not to come.
+  /// Everything that the server sent to this client before its answer to a PING that is sent now.
+  /// "" shows that nothing came, and nothing will, without waiting.
   std::string SaidSoFar();
-  /// A round trip: what was sent before has been executed.
+  /// A round trip: earlier requests have been executed.
   void Settle() { SaidSoFar(); }
 
  private:
@@ -42,8 +42,8 @@ class RawClient : public RawSocket {
 void SendInPieces(RawSocket& client, std::string_view bytes, size_t piece,
                   const std::function<void()>& settle);
 
-/// Sends `chunk` again and again, until the server takes no more although it had every opportunity
-/// (many rounds of `settle`), or `bytes_max` have been sent. Returns the bytes sent.
+/// Sends `chunk` repeatedly, until the server takes no more although it had time for it (many
+/// rounds of `settle`), or `bytes_max` have been sent. Returns the bytes sent.
 size_t SendUntilRefused(RawSocket& client, std::string_view chunk, size_t bytes_max,
                         const std::function<void()>& settle);
 

@@ -1,5 +1,5 @@
-// The fixture of tests that speak to a StoreServer in bytes. Each runs with one and with two loop
-// threads: what a client sees must not depend on who serves it.
+// The fixture of tests that exchange bytes with a StoreServer. Each runs with one and with two loop
+// threads: what a client sees must not depend on its loop.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -20,11 +20,11 @@ class RawServerTest : public ::testing::TestWithParam<int> {
 
   void SetUp() override { Start(Options()); }
 
-  /// Puts a server with other options in the place of the one that every test begins with.
+  /// Replaces the server that every test begins with by one with other options.
   void Start(const StoreServerOptions& options) {
     witnesses_.clear();
     server_ = std::make_unique<StoreServer>(options);
-    // Connections are handed out in turn: as many as there are loops means one on each.
+    // Connections go to the loops in turn: as many as there are loops means one on each.
     for (int i = 0; i < options.threads; ++i) witnesses_.push_back(Client());
   }
 

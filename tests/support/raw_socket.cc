@@ -160,7 +160,7 @@ bool RawListener::HasWaiting(milliseconds patience) const {
 }
 
 RawSocket RawListener::Accept(milliseconds patience) {
-  if (!HasWaiting(patience)) Fail("nobody connected in time");
+  if (!HasWaiting(patience)) Fail("no connection came in time");
   const int peer = accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC);
   if (peer < 0) FailWithErrno("accept");
   return RawSocket(peer);

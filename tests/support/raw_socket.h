@@ -1,8 +1,7 @@
-// A TCP connection that a test holds in its own hands: every byte as it is, every call with a
-// deadline.
+// A TCP connection under the test's control: every byte is visible, every call has a deadline.
 //
-// Failures throw: in a test body that is a failed test with the message, and no helper needs to be
-// told twice.
+// Failures throw: in a test body that is a failed test with the message, and helpers need no error
+// handling.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +15,7 @@ namespace muster::test {
 
 class RawSocket {
  public:
-  /// Takes the descriptor over. Small writes leave at once (TCP_NODELAY).
+  /// Takes ownership of the descriptor. Small writes leave at once (TCP_NODELAY).
   explicit RawSocket(int fd);
   RawSocket(RawSocket&& other) noexcept;
   RawSocket& operator=(RawSocket&& other) noexcept;
@@ -24,7 +23,7 @@ class RawSocket {
 
   /// Sends all of `bytes`.
   void Send(std::string_view bytes);
-  /// Sends as much as the kernel takes now; returns how much that was.
+  /// Sends as much as the kernel takes now; returns how much.
   size_t SendWhatFits(std::string_view bytes);
 
   /// Exactly `count` bytes.
@@ -33,24 +32,24 @@ class RawSocket {
   std::string ReceiveSome(milliseconds patience = kPatience);
   /// Everything until the peer closes (or resets) the connection.
   std::string ReceiveUntilClosed(milliseconds patience = kPatience);
-  /// Whether the peer has closed it; reads and forgets what came before.
+  /// Whether the peer has closed it; discards what came before.
   bool IsClosedByPeer();
 
   /// Data segments that have arrived: with TCP_NODELAY at the peer, about as many as its writes.
   uint32_t SegmentsReceived() const;
 
   void Close();
-  /// Closes with a reset, as a process that is killed with unread data does.
+  /// Closes with a reset, as a process does that is killed with unread data.
   void CloseAbruptly();
   /// No more bytes from here; the peer reads an end.
   void CloseSending();
 
-  /// How much the kernel may hold for us in either direction; the smaller, the sooner a peer feels
-  /// that we do not read.
+  /// The kernel's buffers in either direction; the smaller, the sooner a peer notices that we do
+  /// not read.
   void LimitBuffers(int bytes);
 
  private:
-  /// Waits until poll() reports one of `events`; false when the patience is at an end.
+  /// Waits until poll() reports one of `events`; false when the patience ends.
   bool Await(short events, Clock::time_point give_up) const;
   /// One read: the bytes, "" at an orderly or abrupt end.
   std::string ReadOnce(size_t count_max, Clock::time_point give_up);
@@ -68,7 +67,7 @@ class RawListener {
 
   uint16_t port() const { return port_; }
   RawSocket Accept(milliseconds patience = kPatience);
-  /// Whether somebody has connected and was not accepted yet; waits so long for that.
+  /// Whether a connection has come that was not accepted yet; waits so long for it.
   bool HasWaiting(milliseconds patience) const;
 
  private:
@@ -76,8 +75,8 @@ class RawListener {
   uint16_t port_ = 0;
 };
 
-/// A TCP socket bound to a free loopback port (IPv4) and not listening: whoever connects is
-/// refused, and nobody else can take the port. The caller owns the descriptor.
+/// A TCP socket bound to a free loopback port (IPv4) that does not listen: connections are refused,
+/// and no other process can take the port. The caller owns the descriptor.
 struct BoundSocket {
   int fd;
   uint16_t port;

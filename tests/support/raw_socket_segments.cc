@@ -1,4 +1,4 @@
-// Apart from raw_socket.cc: the kernel's header, which has the field, and glibc's cannot be
+// Separate from raw_socket.cc: the kernel's header, which has the field, and glibc's cannot be
 // included together.
 #include <linux/tcp.h>
 #include <netinet/in.h>

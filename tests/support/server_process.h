@@ -1,5 +1,4 @@
-// A StoreServer in a process of its own: for tests that measure its memory or take its descriptors
-// away.
+// A StoreServer in a process of its own: for tests that measure its memory or take its descriptors.
 #pragma once
 
 #include <sys/resource.h>
@@ -40,7 +39,7 @@ class ServerProcess {
   pid_t pid() const { return process_.pid(); }
   size_t ResidentBytes() const { return process_.ResidentBytes(); }
 
-  /// Asks it to end; its exit status. 0 also tells that its sanitizer had nothing to say.
+  /// Ends it and returns its exit status. 0 also shows that its sanitizer reported nothing.
   int Stop() {
     process_.CloseInput();
     return process_.Wait();

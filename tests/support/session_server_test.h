@@ -1,4 +1,4 @@
-// The fixture of tests that speak to a StoreServer's coordinator in bytes, with one and with two
+// The fixture of tests that exchange bytes with a StoreServer's coordinator, with one and with two
 // loops.
 #pragma once
 
@@ -32,12 +32,12 @@ class SessionServerTest : public RawServerTest {
     return SessionTalker(port()).Status(run_id).at(0);
   }
 
-  /// What has happened to a pair since PairInARound(): "" if nothing has, and both still have their
-  /// connections, and their round.
+  /// The effects on a pair since PairInARound(): "" if there were none, and both still have their
+  /// connections and their round.
   std::string Disturbance(Pair& pair, const std::string& run_id = "run") const {
     for (SessionTalker* node : {&pair.a, &pair.b}) {
       if (const auto heard = node->HeardSoFar(); !heard.empty())
-        return Concat("heard a push of kind ", int{uint8_t(heard[0].kind)}, ": ", heard[0].why);
+        return Concat("received a push of kind ", int{uint8_t(heard[0].kind)}, ": ", heard[0].why);
     }
     const RunReport run = ReportOn(run_id);
     if (run.phase != RunReport::Phase::kComplete || run.round != 0)

@@ -1,7 +1,8 @@
-// A node made of bytes: a RawClient that says session messages and hears what the server pushes.
+// A node made of bytes: a RawClient that sends session messages and receives what the server
+// pushes.
 //
-// It believes what it was told (its token, its incarnation, its round) and puts that into what it
-// says, unless the test says something else. Failures throw, as those of RawSocket do.
+// By default it sends the token, incarnation and round that it has received. Failures throw, as
+// those of RawSocket do.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +28,7 @@ inline std::string FrameOf(const wire::SessionRequest& request) {
   return out;
 }
 
-/// A frame around any bytes, which need not mean anything.
+/// A frame around any bytes, which may be invalid.
 inline std::string Framed(std::string_view body) {
   std::string out;
   AppendInt(out, wire::kSessionOpcode);
@@ -41,7 +42,7 @@ inline SessionReply ReplyOf(std::string_view frame) {
   return std::move(*reply);
 }
 
-/// Settings under which nobody is lost because the machine was busy.
+/// Settings under which no node is lost because the machine is busy.
 inline RunSettings Patient(int64_t min_nodes, int64_t max_nodes) {
   return {.min_nodes = min_nodes, .max_nodes = max_nodes, .keep_alive_interval = 20s, .grace = 20s};
 }
@@ -68,13 +69,13 @@ class SessionTalker : public RawClient {
   uint32_t incarnation = 0;
   int64_t round = -1;
 
-  /// A message of this node's, to be sent as it is or with something changed.
+  /// A message of this node, to be sent unchanged or with changes.
   wire::SessionRequest Message(Said kind) const {
     return {.kind = kind, .token = token, .incarnation = incarnation, .round = round};
   }
   void Say(const wire::SessionRequest& request) { Send(FrameOf(request)); }
 
-  /// Introduces itself and does not wait for the answer.
+  /// Sends an Open and does not wait for the answer.
   void Introduce(const Hello& hello, uint64_t resume = 0) {
     Say({.kind = Said::kOpen, .token = resume, .round = hello.round, .hello = hello});
   }
@@ -105,19 +106,19 @@ class SessionTalker : public RawClient {
     if (!size) throw std::runtime_error("session: " + size.error().message);
     return frame += Receive(*size - frame.size());
   }
-  /// The next thing that the server says, which must be a push.
+  /// The server's next frame, which must be a push.
   Push Hear() { return Believe(ReplyOf(ReceiveFrame())); }
   /// ... and one of this kind.
   Push Hear(Push::Kind kind) {
     Push push = Hear();
     if (push.kind != kind) {
-      throw std::runtime_error(Concat("session: heard a push of kind ", int{uint8_t(push.kind)},
+      throw std::runtime_error(Concat("session: received a push of kind ", int{uint8_t(push.kind)},
                                       " instead of ", int{uint8_t(kind)}, ": ", push.why));
     }
     return push;
   }
-  /// Everything that was decided about this node so far, also by other loops: they are asked by a
-  /// message of the session, and that this loop has answered is seen by a PING.
+  /// Everything that was decided about this node so far, also by other loops. A message of the
+  /// session reaches those, and a PING shows that this loop has answered.
   std::vector<Push> HeardSoFar() {
     KeepAlive();
     const std::string said = SaidSoFar();
@@ -132,7 +133,7 @@ class SessionTalker : public RawClient {
     return pushes;
   }
 
-  /// How runs stand.
+  /// The status of runs.
   std::vector<RunReport> Status(std::string run_id = "", uint32_t names_max = 1'000) {
     AskStatus(std::move(run_id), names_max);
     return HearStatus();

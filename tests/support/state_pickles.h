@@ -1,5 +1,5 @@
-// Serialized rendezvous states, written down independently of src/rendezvous/wire: what PyTorch
-// writes, byte for byte, and the pieces to build what nobody would write.
+// Serialized rendezvous states, written independently of src/rendezvous/wire: what PyTorch writes,
+// byte for byte, and the parts to build what no writer would write.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ std::string Vector3();
 std::string Vector4();
 std::string Vector5();
 
-/// What the first three mean.
+/// The meaning of the first three.
 RendezvousState State1();
 RendezvousState State2();
 RendezvousState State3();
@@ -62,8 +62,8 @@ std::string Node(std::string_view addr, uint8_t pid, uint8_t local_id);
 
 /// Protocol 4 and the end around it.
 std::string Whole(const std::string& value);
-/// The initial state, with these attributes instead of, or besides, its own; those of no opcodes
-/// are left out.
+/// The initial state with these attributes replaced or added; an attribute without opcodes is left
+/// out.
 std::string StateWith(const Named& changes);
 
 }  // namespace pickle

@@ -1,4 +1,4 @@
-// Words in which the machine's tests are written.
+// The vocabulary of the machine's tests.
 #pragma once
 
 #include <initializer_list>

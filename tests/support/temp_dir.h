@@ -1,4 +1,4 @@
-// A directory of the test's own, gone when the test is over.
+// A directory of the test's own, removed when the test is over.
 #pragma once
 
 #include <string>

@@ -1,5 +1,4 @@
-// PyTorch's own TCPStore server, in a process of its own: the peer that muster's client must get on
-// with.
+// PyTorch's own TCPStore server, in a process of its own: muster's client must work with it.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +9,9 @@ namespace muster::test {
 
 class TorchServer {
  public:
-  /// The one server of this test process, started when first asked for (importing torch takes
-  /// seconds). Null, with the reason in `why`, where there is no PyTorch: MUSTER_TORCH_PYTHON does
-  /// not name a Python that can import it.
+  /// The one server of this test process, started by the first call (importing torch takes
+  /// seconds). Null, with the reason in `why`, if there is no PyTorch: MUSTER_TORCH_PYTHON does not
+  /// name a Python that can import it.
   static TorchServer* Get(std::string* why);
 
   /// Whether tests that need PyTorch must fail rather than be skipped: MUSTER_REQUIRE_TORCH=1.

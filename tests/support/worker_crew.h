@@ -1,4 +1,4 @@
-// Real workers for tests, and what can be known about processes from outside.
+// Real workers for tests, and what other processes can know about them.
 #pragma once
 
 #include <unistd.h>
@@ -43,13 +43,13 @@ inline bool IsAlive(int64_t pid) {
 
 inline bool IsGone(int64_t pid) { return !IsAlive(pid); }
 
-/// The number in a file that somebody is about to write; 0 if nobody does.
+/// The number in a file that is about to be written; 0 if it is not.
 inline int64_t AwaitPid(const std::string& path) {
   EventuallyTrue([&] { return ReadFile(path).ends_with('\n'); });
   return std::strtoll(ReadFile(path).c_str(), nullptr, 10);
 }
 
-/// Dead or alive, but not `known`.
+/// Dead or alive, except `known`.
 inline std::vector<pid_t> ChildrenBut(pid_t known) {
   std::vector<pid_t> children;
   for (const ProcessFacts& process : AllProcesses()) {
@@ -92,7 +92,7 @@ class WorkerCrew {
     return runner_->Start(worker, command).value();
   }
 
-  /// How it ended; nothing if it did not within our patience.
+  /// How it ended; nothing if it did not within the patience.
   std::optional<int> AwaitEnd(int64_t pid) {
     std::unique_lock lock(mutex_);
     if (!changed_.wait_for(lock, kPatience, [&] { return ends_.contains(pid); })) return {};

@@ -1,6 +1,6 @@
 """muster: stores, rendezvous and a launcher for elastic distributed training.
 
-What torch.distributed and torchelastic call by a name is called so here, too::
+Names are those of torch.distributed and torchelastic::
 
     import muster
 
@@ -15,9 +15,13 @@ What torch.distributed and torchelastic call by a name is called so here, too::
 - :mod:`muster.torch`: a muster store as a ``torch.distributed.Store``
 - :mod:`muster.torchrun`: the plugin behind ``torchrun --rdzv-backend=muster``
 
-Importing muster does not import torch. Its errors have the names and the order of torch's, but are
-classes of their own, with torch or without it: ``except muster.DistStoreError`` catches what muster
-raises, ``except torch.distributed.DistStoreError`` what torch raises; both are RuntimeErrors.
+Importing muster does not import torch. If torch is loaded, before or after, each library accepts
+the other's objects: functions of muster accept torch's stores, torch's process groups and RPC
+accept muster's stores, and code that catches torch's RendezvousError catches muster's.
+
+The errors of stores have the names and the order of torch's, but are classes of their own, with
+torch or without it: ``except muster.DistStoreError`` catches what muster raises,
+``except torch.distributed.DistStoreError`` what torch raises; both are RuntimeErrors.
 """
 
 from __future__ import annotations
@@ -25,7 +29,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from muster import _libraries, _native  # noqa: F401  (the first helps to load the second)
+from muster import _libraries, _native, _torch_link  # noqa: F401  (the first loads the second)
 from muster._native import (
     DistError,
     DistNetworkError,
@@ -75,7 +79,9 @@ for _name, _thing in vars(_native).items():
         _thing.__module__ = "muster" if _name in __all__ else "muster.rendezvous"
 del _name, _thing
 
-# Loaded when they are first asked for: what does not need them starts sooner, and without torch.
+_torch_link.install()
+
+# Loaded on their first use: what does not need them starts sooner, and without torch.
 _LAUNCHING = ("LaunchError", "WorkerFailure", "launch")
 _MODULES = ("rendezvous", "torch", "torchrun", "utils")
 

@@ -1,4 +1,4 @@
-"""How launch() runs `muster run`: finds it, shows what it prints, ends it in order."""
+"""Runs `muster run` for launch(): finds it, shows its output, ends it in order."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import IO, TextIO
 
-# Becomes the program that its arguments name. Should the process that started it be killed, the
-# system tells it to end: a job does not outlive a notebook whose kernel was restarted.
+# Becomes the program that its arguments name. If the process that started it is killed, the system
+# ends it: a job does not outlive a notebook whose kernel was restarted.
 _ENDS_WITH_ITS_PARENT = """
 import os, signal, sys
 try:
@@ -28,7 +28,7 @@ if os.getppid() != int(sys.argv[1]):
     sys.exit(1)
 os.execv(sys.argv[2], sys.argv[2:])
 """
-# After that long, `muster run` has ended its workers twice over; what happens then is no order.
+# After that long, `muster run` has certainly ended its workers; then it is killed.
 PATIENCE_S = 60.0
 
 
@@ -60,7 +60,7 @@ def find_program() -> str:
 
 
 class _Shown:
-    """A stream of the job, handed on to one of Python's as whole lines."""
+    """A stream of the job, passed on to one of Python's streams as whole lines."""
 
     def __init__(self, source: IO[bytes], target: TextIO) -> None:
         self.source = source
@@ -69,7 +69,7 @@ class _Shown:
         self._rest = ""
 
     def read(self) -> bool:
-        """Hands on what is there. False at the end."""
+        """Passes on what is there. False at the end."""
         data = os.read(self.source.fileno(), 1 << 16)
         text = self._rest + self._decoder.decode(data, final=not data)
         whole, newline, self._rest = text.rpartition("\n")
@@ -82,13 +82,12 @@ class _Shown:
 
 
 class Job:
-    """`muster run` in a session of its own: Ctrl-C reaches it through us, once."""
+    """`muster run` in a session of its own: Ctrl-C reaches it once, through this process."""
 
     def __init__(self, arguments: Sequence[str], env: Mapping[str, str]) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
-        # Where Python writes to something else than the process does, as in a notebook, we are the
-        # ones to carry it there.
+        # If Python's streams are not the process's, as in a notebook, the output is passed on.
         pumped = [
             stream is not original or original is None
             for stream, original in ((sys.stdout, sys.__stdout__), (sys.stderr, sys.__stderr__))
@@ -119,7 +118,7 @@ class Job:
             return None
 
     def end(self, first: signal.Signals) -> None:
-        """Tells the job to end, and waits until it has; Ctrl-C again makes it hurry."""
+        """Signals the job to end, and waits until it has; another Ctrl-C makes it end faster."""
         number = first
         deadline = time.monotonic() + PATIENCE_S
         while True:
@@ -138,7 +137,7 @@ class Job:
             shown.source.close()
 
     def _show(self, deadline: float | None) -> bool:
-        """Shows what the job prints until it prints no more. False if time is up before."""
+        """Shows the job's output to its end. False if the time is over before."""
         with selectors.DefaultSelector() as selector:
             for shown in self._shown:
                 if not shown.source.closed:

@@ -1,6 +1,6 @@
-"""Loads muster._native, also where the system lacks what it was built with.
+"""Loads muster._native, also on systems without the libraries that it was built with.
 
-A wheel carries the compiler's own libraries, but a program should have only one of each: they are
+A wheel contains the compiler's own libraries, but a program should have only one of each: they are
 loaded only where the system's are missing or too old. This module is imported before all others of
 the package.
 """
@@ -14,7 +14,7 @@ import pathlib
 FALLBACK = pathlib.Path(__file__).parent / "lib" / "fallback"
 # In this order: the second needs the first.
 LIBRARIES = ("libgcc_s.so.1", "libstdc++.so.6")
-# What the loader says when they are missing, or lack a version that is asked for.
+# Parts of the loader's message if they are missing, or lack a version that is needed.
 SYMPTOMS = (*LIBRARIES, "GLIBCXX_", "CXXABI_", "GCC_")
 
 

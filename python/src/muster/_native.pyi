@@ -10,16 +10,16 @@ import typing
 from collections.abc import Callable, Sequence
 
 class DistError(RuntimeError):
-    """Root of all errors of muster's own."""
+    """Base of all of muster's own errors."""
 
 class DistNetworkError(DistError):
     """
-    No connection, or it broke. A TCPStore that has raised this is of no further
-    use; clone() makes a fresh connection.
+    No connection, or it broke. A TCPStore that has raised this cannot be used any
+    more; clone() makes a new connection.
     """
 
 class DistStoreError(DistError):
-    """A store could not do what it was asked."""
+    """A store could not execute a call."""
 
 class StoreTimeoutError(DistStoreError):
     """
@@ -28,10 +28,10 @@ class StoreTimeoutError(DistStoreError):
     """
 
 class QueueEmptyError(DistStoreError):
-    """Nothing to pop."""
+    """The queue is empty."""
 
-class RendezvousError(DistError):
-    """Root of the errors of a rendezvous."""
+class RendezvousError(Exception):
+    """Base of the errors of a rendezvous."""
 
 class RendezvousClosedError(RendezvousError):
     """The rendezvous is closed."""
@@ -43,40 +43,42 @@ class RendezvousConnectionError(RendezvousError):
     """The backend cannot be reached."""
 
 class RendezvousStateError(RendezvousError):
-    """The shared state is not what it should be."""
+    """The backend holds something that is not a rendezvous state."""
 
 class RendezvousGracefulExitError(RendezvousError):
-    """The node left, as it was asked to."""
+    """
+    The rendezvous was closed while this node was a spare: an orderly exit.
+    """
 
 def get_free_port() -> int:
     """
-    A TCP port that was free a moment ago. Where nobody may take it meanwhile, use
-    get_socket_with_port() and pass the socket on.
+    A TCP port that was free a moment ago. If no other process may take it meanwhile,
+    use get_socket_with_port() and pass the socket on.
     """
 
 def listen_on_free_port() -> int:
     """
-    The descriptor of a socket that listens on a free port; whoever gets it closes it.
+    The descriptor of a socket that listens on a free port; the caller closes it.
     """
 
 class Store:
     """
-    A map from keys to values that a group of processes shares in order to find each other.
+    A map from keys to values that the processes of a group share to find each other.
 
     Keys and values are str or bytes; values come back as bytes. Calls that wait let other
     threads run, and end with KeyboardInterrupt on Ctrl-C; the store can be used afterwards.
-    One object may be used from several threads, one call at a time runs on it: see clone().
+    Several threads may use one object, which runs one call at a time: see clone().
 
-    Classes may be derived from it, and given to all that takes a Store. They define set, get,
-    add, compare_set, check, wait, delete_key and what else is to be used of them; multi_get,
-    multi_set, barrier, timeout and set_timeout are there, made of the others.
+    Derived classes can be used wherever a Store is expected. They define set, get, add,
+    compare_set, check, wait, delete_key, and other operations that they need. The base
+    implements append, multi_get, multi_set, barrier, timeout and set_timeout with these.
+
+    Torch's stores can be used wherever a Store is expected, too.
     """
 
     def __init__(self) -> None: ...
     def set(self, key: str | bytes, value: str | bytes) -> None:
-        """
-        Creates or overwrites a value, and wakes everybody who waits for the key.
-        """
+        """Creates or overwrites a value, and wakes all waiters of the key."""
 
     def get(self, key: str | bytes) -> bytes:
         """
@@ -113,13 +115,11 @@ class Store:
 
     def delete_key(self, key: str | bytes) -> bool:
         """
-        Removes a value. Whether there was one; a FileStore cannot tell and says True.
+        Removes a value. Returns whether there was one; a FileStore always returns True.
         """
 
     def num_keys(self) -> int:
-        """
-        How many values there are in the whole store, some of its own included.
-        """
+        """The number of values in the whole store, including some of its own."""
 
     def list_keys(self) -> list[str]:
         """All keys that have values, in no particular order."""
@@ -131,11 +131,11 @@ class Store:
         """Waits for all keys, then returns their values in the order given."""
 
     def multi_set(self, keys: Sequence[str | bytes], values: Sequence[str | bytes]) -> None:
-        """Sets each key to the value at the same place."""
+        """Sets each key to the value at the same position."""
 
     def queue_push(self, key: str | bytes, value: str | bytes) -> None:
         """
-        Puts an element at the end of a queue. Queues are apart from values; a FileStore has
+        Appends an element to a queue. Queues are separate from values; a FileStore has
         none: NotImplementedError.
         """
 
@@ -152,14 +152,14 @@ class Store:
         self, key: str | bytes, world_size: int, timeout: datetime.timedelta | float | None = None
     ) -> None:
         """
-        Returns when `world_size` participants have called it with this key; a key serves
+        Returns when `world_size` participants have called it with this key; a key works
         once. Raises StoreTimeoutError if they do not come within `timeout`, or the store's.
         """
 
     def clone(self) -> Store:
         """
-        Another handle on the same data, for a thread of its own: a call that waits holds up
-        the other calls on the same object.
+        Another handle on the same data, for another thread: a call that waits delays the
+        other calls on the same object.
         """
 
     def has_extended_api(self) -> bool:
@@ -174,8 +174,8 @@ class Store:
     @property
     def timeout(self) -> datetime.timedelta:
         """
-        How long get, multi_get and queue_pop may wait, and wait and barrier where
-        they are not told otherwise.
+        How long get, multi_get and queue_pop may wait; the default of wait and
+        barrier.
         """
 
 class TCPStore(Store):
@@ -183,15 +183,15 @@ class TCPStore(Store):
     A client of a store server: of a StoreServer, of torch's TCPStore, or of its own.
 
     With is_master=True the server is started here, on `port` (0: any that is free; the
-    attribute `port` tells), and lives as long as this object. With multi_tenant=True it is
+    attribute `port` has it), and lives as long as this object. With multi_tenant=True it is
     shared with other TCPStores of this process on the same port; master_listen_fd is a socket
-    that is already bound, and is taken over.
+    that is already bound, and that the store then owns.
 
-    With a world_size each TCPStore counts itself in, and the one with the server returns only
+    With a world_size each TCPStore counts itself, and the one with the server returns only
     when all are there, unless wait_for_workers=False. `timeout` limits connecting, and is the
     store's timeout afterwards. There is one server: use_libuv changes nothing.
 
-    Raises DistNetworkError if nobody answers, StoreTimeoutError if the others do not come.
+    Raises DistNetworkError if no server answers, StoreTimeoutError if the others do not come.
     """
 
     def __init__(
@@ -208,7 +208,7 @@ class TCPStore(Store):
     ) -> None: ...
     @property
     def host(self) -> str:
-        """The server's host, as it was given."""
+        """The server's host, as given."""
 
     @property
     def port(self) -> int:
@@ -220,7 +220,7 @@ class TCPStore(Store):
 
     @property
     def libuvBackend(self) -> bool:
-        """True: there is one kind of server."""
+        """The argument use_libuv; there is one kind of server."""
 
     def __repr__(self) -> str: ...
 
@@ -254,7 +254,7 @@ class PrefixStore(Store):
     def __init__(self, prefix: str, store: Store) -> None: ...
     @property
     def prefix(self) -> str:
-        """What its keys begin with."""
+        """The prefix of its keys."""
 
     @property
     def underlying_store(self) -> Store:
@@ -263,6 +263,10 @@ class PrefixStore(Store):
     @property
     def underlying_non_prefix_store(self) -> Store:
         """The innermost store that is not a PrefixStore."""
+
+    @property
+    def _underlying_non_prefix_store(self) -> Store:
+        """The same, by torch's name."""
 
     def __repr__(self) -> str: ...
 
@@ -294,7 +298,7 @@ class EtcdStore(Store):
     ) -> None: ...
     @property
     def prefix(self) -> str:
-        """Of all its keys in etcd."""
+        """The prefix of all its keys in etcd."""
 
     def __repr__(self) -> str: ...
 
@@ -305,7 +309,7 @@ class StoreServer:
     `with` block.
 
     `host` is the address to listen on (empty: all), `port` 0 any that is free, `threads` 0 one
-    for each core; `listen_fd` is a bound socket to use instead, which is taken over. A client
+    for each core; `listen_fd` is a bound socket to use instead, which it then owns. A client
     that exceeds one of the limits is disconnected: sizes in bytes, times as timedelta or
     seconds. Raises DistNetworkError if it cannot listen.
     """
@@ -332,14 +336,14 @@ class StoreServer:
     ) -> None: ...
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The port on which it listens."""
 
     @property
     def address(self) -> str:
-        """Where it listens: "[::]:29500"."""
+        """The address on which it listens: "[::]:29500"."""
 
     def close(self) -> None:
-        """Ends it, and every connection. Nothing, the second time."""
+        """Ends it, and every connection. A second call does nothing."""
 
     def __enter__(self) -> StoreServer: ...
     def __exit__(self, *args: object) -> None: ...
@@ -355,10 +359,10 @@ def barrier(
     trace_timeout: datetime.timedelta | float = 10,
 ) -> None:
     """
-    Returns when `world_size` members have called it with this prefix; a prefix serves
-    once. If they do not come in time, StoreTimeoutError says how many came and, where
-    all members give their rank, on rank 0 who is missing: by number, or by the name
-    that rank_tracing_decoder(rank) gives. trace_timeout limits finding out.
+    Returns when `world_size` members have called it with this prefix; a prefix works
+    once. If they do not come in time, StoreTimeoutError gives the number that came. If
+    all members pass their rank, it names the missing ones on rank 0: by number, or by
+    rank_tracing_decoder(rank). trace_timeout limits the time to find these.
     """
 
 def get_all(store: Store, rank: int, prefix: str, world_size: int) -> list[bytes]:
@@ -375,7 +379,7 @@ def synchronize(
     key_prefix: str,
     timeout: datetime.timedelta | float = 300,
 ) -> list[bytes]:
-    """Every member gives a value and gets those of all, by rank."""
+    """Every member passes a value and gets the values of all, by rank."""
 
 def create_c10d_store(
     is_server: bool,
@@ -388,8 +392,8 @@ def create_c10d_store(
     use_libuv: bool | None = None,
 ) -> TCPStore:
     """
-    A TCPStore, with a server if asked for. server_port -1: one that is free, for a
-    world of one; `retries` attempts to get it.
+    A TCPStore, with a server if requested. server_port -1: a free one, for a world of
+    one; `retries` attempts to get it.
     """
 
 class MembershipEvent:
@@ -409,7 +413,7 @@ class MembershipEvent:
         """Nodes wait for the next round."""
 
         PLACE_LOST = 2
-        """The others go on without this node."""
+        """The others continue without this node."""
 
         CLOSED = 3
         """The rendezvous is closed."""
@@ -424,7 +428,7 @@ class MembershipEvent:
 
     @property
     def who(self) -> str:
-        """The node that was lost, or who closed."""
+        """The node that was lost, or that closed the rendezvous."""
 
     @property
     def why(self) -> str: ...
@@ -432,18 +436,18 @@ class MembershipEvent:
     def __repr__(self) -> str: ...
 
 class WaitReport:
-    """Whom a rendezvous is waiting for, and why; str() is one sentence."""
+    """Which nodes a rendezvous waits for, and why; str() is one sentence."""
 
     def __init__(self) -> None: ...
 
     class Phase(enum.Enum):
-        """How far the wait has come."""
+        """The phase of the wait."""
 
         IDLE = 0
-        """Nobody is waiting here."""
+        """No call is waiting."""
 
         CONTACT = 1
-        """The backend has not yet said how things stand."""
+        """The backend has not answered yet."""
 
         FORMING = 2
         """Too few nodes yet."""
@@ -452,13 +456,13 @@ class WaitReport:
         """Enough; more may come until the last call is over."""
 
         NEXT_ROUND = 4
-        """Came late; the members must leave their round."""
+        """The node came late; the members must leave their round."""
 
         SPARE = 5
         """The round is full."""
 
         BOOTSTRAP = 6
-        """Rank 0 has yet to say where its store is."""
+        """Rank 0 has not published the address of its store yet."""
 
         COMPLETE = 7
         """In a round."""
@@ -481,29 +485,29 @@ class WaitReport:
 
     @property
     def joined(self) -> list[str]:
-        """Them, or the first of them, in rank order."""
+        """These nodes, or the first of them, in rank order."""
 
     @property
     def waiting(self) -> list[str]:
-        """For the next round."""
+        """Nodes that wait for the next round."""
 
     @property
     def spares(self) -> list[str]: ...
     @property
     def expected(self) -> list[str]:
-        """Known, but not back from the last round."""
+        """Nodes of the last round that have not joined again."""
 
     @property
     def silent(self) -> list[str]:
-        """Have missed a heartbeat."""
+        """Nodes that have missed a heartbeat."""
 
     @property
     def trouble(self) -> str:
-        """What keeps this node from its backend."""
+        """The error that separates this node from its backend."""
 
     @property
     def first(self) -> str:
-        """The round's rank 0, while it is waited for."""
+        """The round's rank 0, while the call waits for it."""
 
     @property
     def awaited(self) -> int:
@@ -513,7 +517,7 @@ class WaitReport:
     def last_call_left(self) -> datetime.timedelta | None: ...
     @property
     def time_left(self) -> datetime.timedelta | None:
-        """Until the waiting call gives up."""
+        """Time until the waiting call times out."""
 
     def __str__(self) -> str: ...
     def __repr__(self) -> str: ...
@@ -584,6 +588,6 @@ def build_store_info(
 def parse_rendezvous_endpoint(endpoint: object, default_port: object) -> tuple[str, int]: ...
 def parse_rendezvous_config(config_str: object) -> dict[str, str]: ...
 def load_etcd() -> None:
-    """Makes the backends of etcd known; done by itself where needed."""
+    """Registers the backends of etcd; called automatically where needed."""
 
 __version__: str

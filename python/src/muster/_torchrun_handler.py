@@ -1,4 +1,4 @@
-"""torch's RendezvousHandler on muster's: see muster.torchrun."""
+"""torch's RendezvousHandler, implemented with muster's: see muster.torchrun."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from typing import cast
 
 import torch.distributed as dist
 from torch.distributed.elastic.rendezvous import api
@@ -19,29 +20,26 @@ from muster.torch import AdaptedStore
 logger = get_logger("muster.torchrun")
 
 BACKEND = "muster"
-REPORT_S = 10.0  # Between two lines about a wait.
-LOOK_S = 1.0  # Between two checks of the server.
-SLICE = timedelta(milliseconds=200)  # Of a wait for others; events are read in between.
-UNCOUNTED_S = 10.0  # Longer than it takes to notice any loss.
-SHUTDOWN_S = 2.0  # For the others to see the end before the server in this process stops.
+REPORT_S = 10.0  # between two lines about a wait
+LOOK_S = 1.0  # between two checks of the server
+SLICE = timedelta(milliseconds=200)  # of a wait for others; events are read in between
+UNCOUNTED_S = 10.0  # longer than it takes to notice any loss
+SHUTDOWN_S = 2.0  # time for the others to see the end before the server in this process stops
 
 # Keys of a round. The first two are the plug-in's own, the third is shared with `muster run`.
 HERE = "muster/here"
-VERDICT = "muster/verdict"  # For all members: whether they stay in the round, or leave it.
+VERDICT = "muster/verdict"  # all members stay in the round, or all leave it
 HEARD = "muster/heard"
-ROLE_INFO = "torchelastic/role_info/"  # Agents write theirs first of all in a round.
+ROLE_INFO = "torchelastic/role_info/"  # In each round, agents write theirs before anything else.
 
 
 @contextmanager
 def _torch_errors() -> Iterator[None]:
-    """Agents catch torch's classes; muster's have the same names."""
+    """Agents catch torch's rendezvous errors. Store errors of muster do not derive from them."""
     try:
         yield
     except muster.DistError as error:
-        of_torch = getattr(api, type(error).__name__, None)
-        if of_torch is None:  # of a store
-            of_torch = api.RendezvousConnectionError
-        raise of_torch(str(error)) from error
+        raise api.RendezvousConnectionError(str(error)) from error
 
 
 class MusterRendezvousHandler(api.RendezvousHandler):
@@ -58,9 +56,9 @@ class MusterRendezvousHandler(api.RendezvousHandler):
             config.pop("read_timeout", None)
             _, port = rendezvous.parse_rendezvous_endpoint(endpoint, 29400)
             if port == 0 and config.get("is_host") is None:
-                config["is_host"] = True  # port 0 makes sense for no other node
+                config["is_host"] = True  # port 0 means nothing for another node
         with _torch_errors():
-            self._native = rendezvous.get_rendezvous_handler(
+            made = rendezvous.get_rendezvous_handler(
                 rendezvous.RendezvousParameters(
                     "etcd" if in_etcd else "muster",
                     endpoint,
@@ -71,14 +69,15 @@ class MusterRendezvousHandler(api.RendezvousHandler):
                     **config,
                 )
             )
+        self._native = cast(rendezvous.NativeRendezvousHandler, made)
         self._info: rendezvous.RendezvousInfo | None = None
-        self._store: dist.Store | None = None  # of that; torch's C++ alone would not keep it
+        self._store: dist.Store | None = None  # torch's C++ alone would not keep it
         self._loss: str | None = None  # of a member, or of this node's own place
         self._looked_at = 0.0
         self._out_of_reach_since: float | None = None
 
     def get_backend(self) -> str:
-        return BACKEND  # also in etcd: this is how torchrun has asked for it
+        return BACKEND  # also in etcd: torchrun requested it under this name
 
     def get_run_id(self) -> str:
         return self._native.get_run_id()
@@ -122,8 +121,9 @@ class MusterRendezvousHandler(api.RendezvousHandler):
             self._native.set_closed()
 
     def num_nodes_waiting(self) -> int:
-        """Above zero it is time for the next round: also when a member, or this node's own place,
-        is lost. RendezvousConnectionError when the rendezvous is out of reach for too long."""
+        """The number of waiting nodes. Above zero it is time for the next round: also when a
+        member, or this node's own place, is lost. RendezvousConnectionError when the rendezvous is
+        out of reach for too long."""
         with _torch_errors():
             self._read_events()
             # Then no round follows, and the workers of this one may finish.
@@ -152,11 +152,11 @@ class MusterRendezvousHandler(api.RendezvousHandler):
     # ------------------------------------------------------------------------------------------
 
     def _agents_store(self, info: rendezvous.RendezvousInfo) -> dist.Store:
-        """Muster's own, behind torch's interface.
+        """muster's own client, with torch's interface.
 
-        A client of torch's would do as well, but looks up the name of the server's address in the
-        DNS each time: with 64 nodes at once, or a name server that is gone, that takes seconds. It
-        does not hear signals, either, while an agent waits in it for others to finish.
+        torch's client would work, too, but it looks up the name of the server's address in the DNS
+        each time. With 64 nodes at once, or without the name server, that takes seconds. It also
+        does not react to signals while an agent waits in it for others to finish.
         """
         self._store = AdaptedStore(info.store)
         self._store.set_timeout(self._read_timeout)
@@ -170,7 +170,7 @@ class MusterRendezvousHandler(api.RendezvousHandler):
                 logger.warning("%s", event)
 
     def _check_contact(self) -> None:
-        """A server that is gone sends nothing."""
+        """A lost server sends nothing."""
         now = time.monotonic()
         if now - self._looked_at < LOOK_S:
             return
@@ -192,7 +192,7 @@ class MusterRendezvousHandler(api.RendezvousHandler):
     def _all_are_here(self, info: rendezvous.RendezvousInfo) -> bool:
         """Whether each member of the round has come out of the rendezvous alive.
 
-        Torchrun's agents exchange keys next, and watch no events meanwhile; a member that died the
+        Next, torchrun's agents exchange keys, and watch no events meanwhile. A member that died the
         moment the round was complete would cost the others their read timeout, and then the job.
         False: a member is lost.
         """
@@ -202,7 +202,7 @@ class MusterRendezvousHandler(api.RendezvousHandler):
             return self._count(info, info.store)
         except muster.DistNetworkError as error:
             self._loss = f"the server of round {info.round} is gone: {error}"
-            return False  # joining waits for it to come back, as long as that may take
+            return False  # joining waits for the server to come back, up to its timeout
 
     def _count(self, info: rendezvous.RendezvousInfo, store: muster.Store) -> bool:
         def decide(verdict: str) -> bool:
@@ -228,7 +228,7 @@ class MusterRendezvousHandler(api.RendezvousHandler):
                     f"rendezvous '{self.get_run_id()}' was closed the moment round {info.round} "
                     "was complete"
                 )
-            # Nodes of other launchers do not count themselves; they write their role.
+            # Nodes of other launchers do not count themselves, but they write their role.
             others = sum(store.check([f"{ROLE_INFO}{rank}"]) for rank in range(info.world_size))
             if store.add(HERE, 0) + others >= info.world_size:
                 break
@@ -261,7 +261,7 @@ def _positive(params: api.RendezvousParameters, key: str, default: int) -> int:
 
 @contextmanager
 def _reporting_waits(native: rendezvous.RendezvousHandler) -> Iterator[None]:
-    """Logs from time to time which nodes the block is waiting for."""
+    """Logs regularly which nodes the block is waiting for."""
     is_over = threading.Event()
 
     def report() -> None:

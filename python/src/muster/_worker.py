@@ -1,6 +1,7 @@
-"""What a worker of muster.launch() runs: main(FILE).
+"""The program of a worker of muster.launch(): main(FILE).
 
-FILE lies in a folder that only its owner can read; whoever could write there could run anything.
+FILE lies in a folder that only its owner can read; a process that could write there could run
+anything.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from typing import Any
 
 
 def result_file(job_file: str, local_rank: str) -> pathlib.Path:
-    """Where a worker leaves what its function returned. launching.py reads it."""
+    """The file for the result of a worker's function. launching.py reads it."""
     return pathlib.Path(job_file).parent / f"result.{local_rank}"
 
 
 def _record(failure: BaseException, shown: TracebackType | None) -> None:
-    """Leaves the error where the launcher looks for it, in the form that PyTorch's `record` has."""
+    """Writes the error to the launcher's error file, in the form of PyTorch's `record`."""
     path = os.environ.get("TORCHELASTIC_ERROR_FILE")
     if not path:
         return
@@ -62,9 +63,9 @@ def _keep(value: Any, file: pathlib.Path) -> None:
 
 
 def main(job_file: str) -> int:
-    """Runs the function of the file. The exit status of the worker."""
+    """Runs the function of the file. Returns the exit status of the worker."""
     kept = result_file(job_file, os.environ["LOCAL_RANK"])
-    kept.unlink(missing_ok=True)  # Of the last attempt, perhaps under another rank.
+    kept.unlink(missing_ok=True)  # From the last attempt, perhaps with another rank.
     try:
         with open(job_file, "rb") as file:
             job = pickle.load(file)
@@ -80,7 +81,7 @@ def main(job_file: str) -> int:
     except SystemExit:
         raise
     except BaseException as failure:
-        # Without this frame, which is nothing to the user.
+        # Without this frame, which means nothing to the user.
         shown = failure.__traceback__.tb_next if failure.__traceback__ else None
         shown = shown or failure.__traceback__
         _record(failure, shown)

@@ -26,7 +26,7 @@ __all__ = ["LaunchError", "WorkerFailure", "launch"]
 Result = TypeVar("Result")
 Command = Union[str, "os.PathLike[str]", Sequence[Union[str, "os.PathLike[str]"]]]
 
-# Not with -m: what lies in the folder where the job is started must not stand in for our imports.
+# Not with -m: files in the folder where the job is started must not replace our imports.
 _WORKER = (
     "import sys; sys.path[:] = filter(None, sys.path); "
     "from muster import _worker; sys.exit(_worker.main(sys.argv[1]))"
@@ -51,7 +51,7 @@ class WorkerFailure:
     signal: str | None
     """The name of that signal, as SIGKILL; None if it ended by itself."""
     message: str
-    """Its traceback; or its last lines on stderr, where that goes to a file (redirects="2")."""
+    """Its traceback; or its last lines on stderr, if that goes to a file (redirects="2")."""
 
     def __str__(self) -> str:
         how = f"was ended by {self.signal}" if self.signal else f"exit code {self.exitcode}"
@@ -64,7 +64,7 @@ class WorkerFailure:
 
 
 def _printable(text: str) -> str:
-    """Without what a terminal would obey: workers and other nodes chose these words."""
+    """Without control characters for a terminal: workers and other nodes wrote this text."""
 
     def shown(c: str) -> str:
         obeyed = unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp")
@@ -78,7 +78,7 @@ class LaunchError(RuntimeError):
 
     Attributes:
         status: the exit status of `muster run`.
-        root_cause: the worker that failed first in the whole job; None if no worker is to blame,
+        root_cause: the worker that failed first in the whole job; None if no worker failed,
             for instance because the nodes did not meet.
         failures: all workers of this node that failed, and that one.
     """
@@ -90,7 +90,7 @@ class LaunchError(RuntimeError):
         self.root_cause = self.failures[0] if self.failures else None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pools of processes hand errors on as pickles."""
+        """Pools of processes pass errors on as pickles."""
         return type(self), (str(self), self.status, self.failures)
 
 
@@ -160,8 +160,8 @@ def launch(
 ) -> dict[int, Any] | None:
     """Runs this node's part of an elastic job, and returns when it is done.
 
-    The workers are new processes, started, watched and started again by `muster run`, with the
-    environment that torchrun would give them. What they print is shown where Python prints. Ctrl-C
+    The workers are new processes. `muster run` starts, watches and restarts them, with the
+    environment that torchrun would give them. Their output goes where Python's output goes. Ctrl-C
     ends the job in order, and then raises KeyboardInterrupt.
 
     Args:
@@ -169,9 +169,9 @@ def launch(
             ["train.py", "--epochs", "3"], or the same as one string. A command that begins with a
             file *.py is run with this Python, one that begins with "-m" is one of its modules, and
             anything else is a program. As with torchrun, ${local_rank} stands for the worker's
-            local rank, and $$ for one $. Functions of a notebook, or of the script that runs,
-            travel by cloudpickle, others by their name.
-        args, kwargs: what the function is called with.
+            local rank, and $$ for one $. Functions of a notebook, or of the running script, are
+            passed with cloudpickle, others by name.
+        args, kwargs: the arguments of the function.
         nproc_per_node: workers on this node: a number, "gpu", "xpu", "cpu" or "auto".
         nnodes: number of nodes, or "MIN:MAX" where they may come and go. Each calls launch().
         rdzv_backend: "muster" (the default), "c10d", "static", "etcd" or "etcd-v2".
@@ -180,20 +180,19 @@ def launch(
         run_id: name of the job, the same on all nodes.
         node_rank: which node this is, for the backend "static".
         local_addr: the address under which other nodes reach this one.
-        max_restarts: how often this node's workers may fail and be started again.
-        env: variables for the workers, besides those that this process has.
+        max_restarts: how often this node's workers may fail and restart.
+        env: variables for the workers, in addition to those of this process.
         log_dir: where logs and error files go. Without it they are removed at the end.
         redirects, tee: which streams go to files, as in `muster run`: "3" is both.
         timeout: seconds, or a timedelta, after which the job is ended.
 
     Returns:
-        For a function, what it returned, by global rank, from the workers of this node. None for a
-        command.
+        For a function, the results of this node's workers, by global rank. None for a command.
 
     Raises:
         LaunchError: the job failed; the text has the first worker that did, with its traceback.
         TimeoutError: the job took longer than `timeout`, and was ended.
-        TypeError, ValueError: an argument cannot be meant; it is named.
+        TypeError, ValueError: an argument is invalid; the message names it.
         FileNotFoundError: the program `muster` is not there.
     """
     options = _Options(
@@ -227,7 +226,7 @@ def launch(
         keywords = _mapping(kwargs, "kwargs")
     program = _job.find_program()
 
-    # Readable by its owner alone: what lies in it is run.
+    # Readable only by its owner, because its content is executed.
     with tempfile.TemporaryDirectory(prefix="muster_launch_") as folder:
         if function is not None:
             file = os.path.join(folder, "job")
@@ -296,7 +295,7 @@ class _Options:
         return found
 
     def secrets(self) -> dict[str, str]:
-        """What must not stand on a command line, for the environment."""
+        """Values for the environment that must not be on a command line."""
         found = {"PET_RDZV_ENDPOINT": self.endpoint} if self._endpoint_is_secret() else {}
         if "password" in self.conf:
             found["MUSTER_ETCD_PASSWORD"] = str(self.conf["password"])
@@ -359,7 +358,7 @@ def _error(status: int, report: pathlib.Path) -> LaunchError:
         first = _failure(told["root_cause"])
         others = [_failure(entry) for entry in told["failures"]]
     except (OSError, ValueError, KeyError, TypeError):
-        return LaunchError(f"muster run {how}; what it said about it was printed to stderr", status)
+        return LaunchError(f"muster run {how}; its messages are on stderr", status)
     if first.pid == 0:  # No worker was started.
         return LaunchError(f"the job failed: {_printable(first.message)}", status)
     failures = [first, *(entry for entry in others if entry != first)]
@@ -386,14 +385,14 @@ def _failure(entry: Mapping[str, Any]) -> WorkerFailure:
 
 def _results(folder: str) -> dict[int, Any]:
     found: dict[int, Any] = {}
-    for file in pathlib.Path(folder).glob("result.*"):  # As _worker.py names them.
+    for file in pathlib.Path(folder).glob("result.*"):  # The names are those of _worker.py.
         if file.suffix != ".new":
             rank, value = pickle.loads(file.read_bytes())
             found[rank] = value
     return dict(sorted(found.items()))
 
 
-# --- Carrying a function to its workers.
+# --- Sending a function to its workers.
 
 
 def _pickled(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
@@ -433,7 +432,7 @@ def _write_private(file: str, data: bytes) -> None:
 
 
 def _make_importable(env: dict[str, str]) -> None:
-    """This package is found by the workers, wherever this process has it from."""
+    """The workers must find this package, wherever this process imported it from."""
     place = str(pathlib.Path(__file__).parent.parent)
     if place not in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib")):
         known = [entry for entry in env.get("PYTHONPATH", "").split(os.pathsep) if entry]
@@ -441,7 +440,7 @@ def _make_importable(env: dict[str, str]) -> None:
             env["PYTHONPATH"] = os.pathsep.join([*known, place])
 
 
-# --- Arguments. Whatever is wrong is named.
+# --- Arguments. Errors name the wrong one.
 
 
 def _number(value: object, name: str, least: int) -> int:
@@ -506,7 +505,7 @@ def _mapping(value: object, name: str) -> dict[str, Any]:
 
 
 def _environment(env: Mapping[str, str] | None) -> dict[str, str]:
-    # What would change the meaning of our own arguments stays behind.
+    # Variables that would change the meaning of our own arguments are removed.
     found = {name: value for name, value in os.environ.items() if not name.startswith("PET_")}
     for name, value in _mapping(env, "env").items():
         if not isinstance(value, str):

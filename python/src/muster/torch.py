@@ -1,4 +1,7 @@
-"""muster's stores for PyTorch: ``init_process_group(store=as_torch_store(store), ...)``.
+"""muster's stores for PyTorch, as ``torch.distributed.Store``.
+
+``init_process_group(store=store)``, RPC and ``torch.distributed.PrefixStore`` accept a muster
+store. Other functions of torch need ``as_torch_store(store)``.
 
 Importing this module imports torch; ``import muster`` alone never does.
 """
@@ -23,7 +26,8 @@ Value = Union[str, bytes]
 
 @contextmanager
 def _torch_errors() -> Iterator[None]:
-    """What muster raises becomes what torch's own code catches: the class of the same name."""
+    """Turns muster's exceptions into those that torch's code catches: the classes of the same
+    names."""
     try:
         yield
     except muster.QueueEmptyError as error:
@@ -37,10 +41,10 @@ def _torch_errors() -> Iterator[None]:
 
 
 class AdaptedStore(dist.Store):
-    """A muster store behind torch's interface, called from Python and from torch's C++.
+    """A muster store with torch's interface, called from Python and from torch's C++.
 
-    Torch's C++ asks for ``getNumKeys`` and ``deleteKey`` by these names; and it does so in vain
-    when nobody in Python holds the object any more. :func:`as_torch_store` does.
+    torch's C++ calls ``getNumKeys`` and ``deleteKey`` by these names; this fails when no Python
+    code holds the object any more. :func:`as_torch_store` keeps it.
     """
 
     def __init__(self, store: muster.Store) -> None:
@@ -50,7 +54,7 @@ class AdaptedStore(dist.Store):
         super().set_timeout(self._timeout_told)
 
     def _told(self) -> muster.Store:
-        """The store, which knows the timeout that torch has set meanwhile."""
+        """The store, with the timeout that torch has set meanwhile."""
         timeout = self.timeout  # torch's own; also set through a PrefixStore around this one
         if timeout != self._timeout_told:
             self._muster_store.set_timeout(timeout)
@@ -133,8 +137,8 @@ class AdaptedStore(dist.Store):
             return _keep(self._muster_store.clone())
 
 
-# Torch's C++ may hold a store longer than anybody in Python does, without holding the Python half
-# of it; there is no way to hear when it lets go. So each store that was adapted stays, once.
+# torch's C++ may hold a store longer than any Python code, without holding its Python half, and
+# nothing reports when it lets go. So each store that was adapted is kept once.
 _kept: dict[int, tuple[muster.Store, dist.Store]] = {}
 _kept_lock = threading.RLock()  # A PrefixStore keeps its inner store, too.
 atexit.register(_kept.clear)
@@ -149,9 +153,9 @@ def _keep(store: muster.Store) -> dist.Store:
 
 def _adapted(store: muster.Store) -> dist.Store:
     if isinstance(store, muster.PrefixStore):
-        return dist.PrefixStore(store.prefix, _keep(store.underlying_store))
+        return dist.PrefixStore(store.prefix, as_torch_store(store.underlying_store))
     if isinstance(store, muster.TCPStore):
-        # Its server speaks to torch's client, too: no Python between torch and its store.
+        # Its server works with torch's client, too: no Python between torch and its store.
         with _network_errors(store):
             return dist.TCPStore(
                 store.host,

@@ -2,7 +2,8 @@
 
 They are those of ``torch.distributed.elastic.utils.store`` and
 ``torch.distributed.elastic.utils.distributed``, use the same keys, and work with every
-:class:`muster.Store`. Times may be a :class:`datetime.timedelta` or a number of seconds.
+:class:`muster.Store` and with torch's stores. Times may be a :class:`datetime.timedelta` or a
+number of seconds.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Union
 
+from muster._checks import duration, wrong_type
 from muster._native import (
     Store,
     barrier,
@@ -35,7 +37,7 @@ __all__ = [
 
 
 def get_socket_with_port() -> socket.socket:
-    """A socket that listens on a port that was free: nobody else can take it meanwhile.
+    """A socket that listens on a port that was free: no other process can take it meanwhile.
 
     ``TCPStore(..., master_listen_fd=sock.detach())`` serves on it, and so does
     ``StoreServer(listen_fd=sock.detach())``.
@@ -46,10 +48,10 @@ def get_socket_with_port() -> socket.socket:
 @contextlib.contextmanager
 def store_timeout(store: Store, timeout: Union[timedelta, float]) -> Iterator[None]:
     """Gives a store another timeout inside a ``with`` block."""
-    if not isinstance(store, Store):
-        raise TypeError(f"store must be a muster.Store, not {type(store).__name__}")
+    if not hasattr(store, "set_timeout"):  # torch's stores have it, too
+        wrong_type("store", "a muster.Store", store)
     before = store.timeout
-    store.set_timeout(timeout)
+    store.set_timeout(duration(timeout, "timeout"))
     try:
         yield
     finally:

@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "base/text.h"
+#include "etcd/grpc/convert.h"
+#include "etcd/grpc/watch.h"
 #include "os/posix/process.h"
 
 namespace muster::etcd {
@@ -18,6 +20,9 @@ constexpr Duration kSilenceCheck = 500ms;
 // How long one member may take for a call that another one could answer: it may answer probes and
 // have no quorum. Doubled in each round, in case all members are slow.
 constexpr Duration kAttempt = 2s;
+// A member that waits for a new leader answers after up to 7 s. Another one, or another request,
+// may find the new leader sooner.
+constexpr Duration kHurriedAttempt = 1s;
 constexpr Duration kAuthentication = 5s;
 constexpr size_t kStaleMax = 3;
 constexpr Duration kPauseMin = 50ms;
@@ -30,43 +35,62 @@ gpr_timespec GrpcDeadline(Duration from_now) {
 
 }  // namespace
 
-Client::Client(EtcdAccess access, std::unique_ptr<Members> members, Loop& loop)
+// Spreads clients over the members: processes differ in their id, clients in their address.
+Client::Client(EtcdOptions access, Credentials credentials, Loop& loop)
     : loop_(loop),
       access_(std::move(access)),
-      members_(std::move(members)),
+      credentials_(std::move(credentials)),
       prng_((uint64_t{ProcessId()} << 40) ^ reinterpret_cast<uintptr_t>(this)),
+      member_(prng_.Below(members())),
       has_token_(access_.user.empty()),
       completions_(loop) {}
 
 Client::~Client() {
-  for (const auto& call : calls_) {
+  while (!watches_.empty()) (*watches_.begin())->Stop();
+  for (const CallPtr& call : calls_) {
     call->ended = true;
     call->timer.reset();
-    if (call->context) call->context->TryCancel();
   }
-  for (const auto& probe : probes_) probe->TryCancel();
-  completions_.Close();
+  for (const auto& attempt : attempts_) attempt->context.TryCancel();
 }
 
-void Client::Start(std::shared_ptr<Call> call, Duration patience) {
+std::shared_ptr<Connection> Client::Current() {
+  if (!current_) {
+    const auto& [host, port] = access_.endpoints[member_];
+    current_ = Connect({host, static_cast<uint16_t>(port)}, credentials_, loop_.Now());
+  }
+  return current_;
+}
+
+// The next server may be another one, or the same one restored from older data, for which the token
+// is not valid: it would block each call until it has applied the token's request.
+void Client::SwitchFrom(const Connection& connection) {
+  if (current_.get() != &connection) return;
+  current_.reset();
+  member_ = (member_ + 1) % members();
+  ForgetToken();
+}
+
+void Client::Start(Call given, Duration patience) {
+  const auto call = std::make_shared<Call>(std::move(given));
   call->deadline = loop_.Now() + patience;
   calls_.insert(call);
   StartSilenceChecks();
   // The end is reported later, also if there is no time for an attempt.
   if (patience <= Duration::zero())
-    call->timer = After(1ms, [this, call] { TimeOut(call); });
+    call->timer = loop_.After(1ms, [this, call] { TimeOut(call); });
   else
-    Attempt(call);
+    Begin(call);
 }
 
-void Client::Attempt(const std::shared_ptr<Call>& call) {
+void Client::Begin(const CallPtr& call) {
   call->timer.reset();
   // The connection may have been lost while it was idle.
   if (Current()->channel->GetState(false) != GRPC_CHANNEL_READY) ForgetToken();
   if (call->anonymous || has_token_) return Send(call);
   const Duration left = call->deadline - loop_.Now();
   if (left <= Duration::zero()) return TimeOut(call);
-  call->timer = After(left, [this, call] { TimeOut(call); });
+  call->timer = loop_.After(left, [this, call] { TimeOut(call); });
   WithToken([this, call](const Status& status) {
     if (call->ended) return;
     call->timer.reset();
@@ -77,36 +101,52 @@ void Client::Attempt(const std::shared_ptr<Call>& call) {
   });
 }
 
-void Client::Send(const std::shared_ptr<Call>& call) {
+void Client::Send(const CallPtr& call) {
   Duration left = call->deadline - loop_.Now();
   if (left <= Duration::zero()) return TimeOut(call);
-  if (call->repeatable && members() > 1)
-    left =
-        std::min<Duration>(left, kAttempt * (1 << std::min<size_t>(call->attempts / members(), 4)));
+  if (call->hurried || (call->repeatable && members() > 1)) {
+    const int64_t rounds = int64_t{1} << std::min<size_t>(call->attempts / members(), 4);
+    left = std::min<Duration>(left, (call->hurried ? kHurriedAttempt : kAttempt) * rounds);
+  }
   call->attempts += 1;
-  call->over = Current();
-  call->context = std::make_unique<grpc::ClientContext>();
-  call->context->set_deadline(GrpcDeadline(left));
-  if (!call->anonymous) AddCredentials(*call->context);
-  call->Send(completions_.queue(), completions_.MakeTag([this, call](bool) { OnEnd(call); }));
+  Send(Current(), call->method, call->request, call->anonymous, left,
+       [this, call](const Attempt& attempt) { OnEnd(call, attempt); });
 }
 
-void Client::OnEnd(const std::shared_ptr<Call>& call) {
-  if (call->ended) return;
-  const bool reached = IsReached(call->context->peer());
-  const grpc::StatusCode code = call->status.error_code();
+void Client::Send(const std::shared_ptr<Connection>& over, const std::string& method,
+                  const grpc::ByteBuffer& request, bool anonymous, Duration limit,
+                  std::function<void(const Attempt&)> then) {
+  const auto attempt = std::make_shared<Attempt>();
+  attempt->over = over;
+  attempt->context.set_deadline(GrpcDeadline(limit));
+  if (!anonymous) AddCredentials(attempt->context);
+  attempt->reader = attempt->over->stub.PrepareUnaryCall(&attempt->context, method, request,
+                                                         completions_.queue());
+  attempt->reader->StartCall();
+  attempts_.insert(attempt);
+  const auto on_end = [this, attempt, then = std::move(then)](bool) {
+    attempts_.erase(attempt);
+    then(*attempt);
+  };
+  attempt->reader->Finish(&attempt->response, &attempt->status, completions_.MakeTag(on_end));
+}
+
+void Client::OnEnd(const CallPtr& call, const Attempt& attempt) {
+  const grpc::StatusCode code = attempt.status.error_code();
   const bool local = code == grpc::StatusCode::UNAVAILABLE ||
                      code == grpc::StatusCode::DEADLINE_EXCEEDED ||
                      code == grpc::StatusCode::CANCELLED;
-  if (!local) NoteAlive(*call->over);
-  if (call->status.ok()) return Succeed(call);
-  OnFailure(call, Classify(call->status, reached, call->over->endpoint, access_));
+  if (!local) NoteAlive(*attempt.over);
+  if (attempt.status.ok()) return End(call, &attempt.response);
+  OnFailure(call, attempt);
 }
 
-void Client::OnFailure(const std::shared_ptr<Call>& call, Failure failure) {
+void Client::OnFailure(const CallPtr& call, const Attempt& attempt) {
+  Failure failure =
+      Classify(attempt.status, IsReached(attempt.context.peer()), attempt.over->endpoint, access_);
+  const bool late = attempt.status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
   // A timeout explains less than the failure before it.
-  const bool is_vague = failure.outcome == Outcome::kNothing &&
-                        call->status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
+  const bool is_vague = failure.outcome == Outcome::kNothing && late;
   if (!is_vague || call->trouble.empty()) call->trouble = failure.error.message;
   call->distrusted += failure.distrust;  // also if other failures come between
   switch (failure.outcome) {
@@ -114,7 +154,8 @@ void Client::OnFailure(const std::shared_ptr<Call>& call, Failure failure) {
       return Repeat(call, kPauseMin + Pause(members()));
     case Outcome::kRefused:
       // The first of two attempts may have ended the lease that the second does not find.
-      if (call->maybe_done && failure.error.code == Code::kNotFound) return Succeed(call);
+      if (call->maybe_done && failure.error.code == Code::kNotFound)
+        return End(call, &attempt.response);
       return End(call, std::move(failure.error));
     case Outcome::kStale:
       if (access_.user.empty() || ++call->stale > kStaleMax) {
@@ -124,48 +165,41 @@ void Client::OnFailure(const std::shared_ptr<Call>& call, Failure failure) {
       ForgetToken();
       return Repeat(call, Duration::zero());
     case Outcome::kNothing:
-      SwitchFrom(*call->over);
+      SwitchFrom(*attempt.over);
       if (call->distrusted >= members() * kDistrustSure) return End(call, std::move(failure.error));
       return Repeat(call, Pause(call->attempts));
     case Outcome::kUnknown:
       call->maybe_done = true;
       // The only member may just be slow, and other calls use the connection, too.
-      if (members() > 1 || call->status.error_code() != grpc::StatusCode::DEADLINE_EXCEEDED)
-        SwitchFrom(*call->over);
-      else
+      if (members() > 1 || !late)
+        SwitchFrom(*attempt.over);
+      else if (!call->hurried)
         ForgetToken();  // it may be waiting for the token's request
       if (!call->repeatable) return End(call, std::move(failure.error));
       return Repeat(call, Pause(call->attempts));
   }
 }
 
-void Client::Repeat(const std::shared_ptr<Call>& call, Duration pause) {
+void Client::Repeat(const CallPtr& call, Duration pause) {
   const Duration left = call->deadline - loop_.Now();
   if (left <= Duration::zero()) return TimeOut(call);
-  if (pause == Duration::zero()) return Attempt(call);
-  call->timer = After(std::min(pause, left), [this, call] { Attempt(call); });
+  if (pause == Duration::zero()) return Begin(call);
+  call->timer = loop_.After(std::min(pause, left), [this, call] { Begin(call); });
 }
 
-void Client::TimeOut(const std::shared_ptr<Call>& call) {
+void Client::TimeOut(const CallPtr& call) {
   std::string why = call->trouble;
   if (why.empty()) why = Concat(access_.ToString(), ": no time was left to request");
   if (members() > 1) why += Concat(" (tried ", call->attempts, " times, ", access_.ToString(), ")");
   End(call, Error{call->maybe_done ? Code::kTimeout : Code::kUnavailable, std::move(why)});
 }
 
-void Client::Succeed(const std::shared_ptr<Call>& call) {
-  const std::shared_ptr<Call> keep = call;
-  keep->ended = true;
-  calls_.erase(keep);
-  keep->Succeed();  // may destroy this client
-}
-
-void Client::End(const std::shared_ptr<Call>& call, Error error) {
-  const std::shared_ptr<Call> keep = call;  // the reference may be the set's, or a timer's
-  keep->ended = true;
-  keep->timer.reset();
-  calls_.erase(keep);
-  keep->Fail(std::move(error));  // may destroy this client
+// By value: the reference may be the set's, or a timer's.
+void Client::End(CallPtr call, Result<const grpc::ByteBuffer*> result) {
+  call->ended = true;
+  call->timer.reset();
+  calls_.erase(call);
+  call->done(std::move(result));  // may destroy this client
 }
 
 void Client::WithToken(std::function<void(const Status&)> then) {
@@ -179,19 +213,21 @@ void Client::Authenticate() {
   etcdserverpb::AuthenticateRequest request;
   request.set_name(access_.user);
   request.set_password(access_.password);
-  const auto call = MakeCall(
-      std::move(request), &Connection::auth, &etcdserverpb::Auth::Stub::PrepareAsyncAuthenticate,
-      [this](Result<const etcdserverpb::AuthenticateResponse*> answer) {
-        if (answer) token_ = (*answer)->token();
-        // A cluster without authentication needs no token.
-        const bool open = !answer && answer.error().message.find("authentication is not enabled") !=
-                                         std::string::npos;
-        if (open) token_.clear();
-        OnToken(answer || open ? Ok() : Status(answer.error()));
-      });
-  call->repeatable = true;
-  call->anonymous = true;
-  Start(call, kAuthentication);
+  const auto on_answer = [this](Result<const grpc::ByteBuffer*> answer) {
+    etcdserverpb::AuthenticateResponse response;  // its token stays empty after a failure
+    if (answer) FromBytes(**answer, response);
+    token_ = response.token();
+    // A cluster without authentication needs no token.
+    const bool open = !answer && answer.error().message.find("authentication is not enabled") !=
+                                     std::string::npos;
+    OnToken(answer || open ? Ok() : Status(answer.error()));
+  };
+  Start({.method = "/etcdserverpb.Auth/Authenticate",
+         .request = ToBytes(request),
+         .repeatable = true,
+         .anonymous = true,
+         .done = on_answer},
+        kAuthentication);
 }
 
 void Client::OnToken(const Status& status) {
@@ -199,13 +235,7 @@ void Client::OnToken(const Status& status) {
   has_token_ = status.has_value();
   // Each in a turn of its own, because it may destroy this client.
   for (auto& each : std::exchange(for_token_, {}))
-    Later([each = std::move(each), status] { each(status); });
-}
-
-void Client::Later(std::function<void()> then) {
-  loop_.Post([then = std::move(then), alive = std::weak_ptr(alive_)] {
-    if (!alive.expired()) then();
-  });
+    loop_.Post(lifetime_.Guard([each = std::move(each), status] { each(status); }));
 }
 
 void Client::AddCredentials(grpc::ClientContext& context) const {
@@ -221,12 +251,9 @@ Duration Client::Pause(size_t attempts) {
   return Duration(static_cast<int64_t>(half + prng_.Below(half + 1)));
 }
 
-std::unique_ptr<Timer> Client::After(Duration delay, std::function<void()> then) {
-  auto spent = std::make_shared<bool>(false);
-  return loop_.Every(std::max<Duration>(delay, 1ms), [spent, then = std::move(then)] {
-    if (std::exchange(*spent, true)) return;
-    then();
-  });
+void Client::Add(GrpcWatch& watch) {
+  watches_.insert(&watch);
+  StartSilenceChecks();
 }
 
 void Client::StartSilenceChecks() {
@@ -234,56 +261,36 @@ void Client::StartSilenceChecks() {
 }
 
 void Client::CheckSilence() {
+  if (calls_.empty() && watches_.empty()) return silence_checks_.reset();
   std::set<std::shared_ptr<Connection>> waited_for;
-  for (const auto& each : calls_) {
-    if (each->over && !each->timer) waited_for.insert(each->over);
-  }
-  bool wanted = !calls_.empty();
-  for (const SharedStream* each : streams_) {
-    if (!each->IsWanted()) continue;
-    wanted = true;
-    if (const auto over = each->Over()) waited_for.insert(over);
-  }
-  if (!wanted) return silence_checks_.reset();
+  for (const auto& attempt : attempts_) waited_for.insert(attempt->over);
+  for (const GrpcWatch* watch : watches_) waited_for.insert(watch->over());
+  waited_for.erase(nullptr);
   for (const auto& connection : waited_for) {
     if (!connection->probing && loop_.Now() - connection->alive_at >= kSilence) Probe(connection);
   }
 }
 
 void Client::Probe(const std::shared_ptr<Connection>& connection) {
-  struct ProbeCall {
-    std::unique_ptr<grpc::ClientAsyncResponseReader<etcdserverpb::StatusResponse>> reader;
-    etcdserverpb::StatusResponse response;
-    grpc::Status status;
-  };
-  auto probe = std::make_shared<ProbeCall>();
-  auto context = std::make_shared<grpc::ClientContext>();
-  context->set_deadline(GrpcDeadline(kProbeAnswer));
-  probes_.insert(context);
   connection->probing = true;
-  probe->reader = connection->maintenance->PrepareAsyncStatus(
-      context.get(), etcdserverpb::StatusRequest(), completions_.queue());
-  probe->reader->StartCall();
-  const auto on_end = [this, probe, context, connection](bool) {
-    probes_.erase(context);
-    connection->probing = false;
-    const grpc::StatusCode code = probe->status.error_code();
-    const bool silent =
-        code == grpc::StatusCode::UNAVAILABLE || code == grpc::StatusCode::DEADLINE_EXCEEDED;
-    if (silent)
-      OnSilent(*connection);
+  const auto on_end = [this](const Attempt& attempt) {
+    attempt.over->probing = false;
+    const grpc::StatusCode code = attempt.status.error_code();
+    if (code == grpc::StatusCode::UNAVAILABLE || code == grpc::StatusCode::DEADLINE_EXCEEDED)
+      OnSilent(*attempt.over);
     else
-      NoteAlive(*connection);
+      NoteAlive(*attempt.over);
   };
-  probe->reader->Finish(&probe->response, &probe->status, completions_.MakeTag(on_end));
+  Send(connection, "/etcdserverpb.Maintenance/Status", ToBytes(etcdserverpb::StatusRequest()), true,
+       kProbeAnswer, on_end);
 }
 
 void Client::OnSilent(const Connection& connection) {
   SwitchFrom(connection);
-  for (SharedStream* each : streams_) each->Abandon(connection);
+  for (GrpcWatch* watch : watches_) watch->Abandon(connection);
   if (members() == 1) return;  // there is no other one to try
-  for (const auto& each : calls_) {
-    if (each->over.get() == &connection && !each->timer) each->context->TryCancel();
+  for (const auto& attempt : attempts_) {
+    if (attempt->over.get() == &connection) attempt->context.TryCancel();
   }
 }
 

@@ -6,24 +6,23 @@
 
 namespace muster::etcd {
 
-struct Completions::Tag {
-  std::function<void(bool ok)> then;
-};
+namespace {
+
+using Tag = std::function<void(bool ok)>;
+
+}  // namespace
 
 Completions::Completions(Loop& loop) : loop_(loop), thread_([this] { Run(); }) {}
 
-Completions::~Completions() { Close(); }
-
-void* Completions::MakeTag(std::function<void(bool ok)> then) {
-  return std::make_unique<Tag>(Tag{std::move(then)}).release();  // Run() takes it back
-}
-
-void Completions::Close() {
-  if (!thread_.joinable()) return;
+Completions::~Completions() {
   *open_ = false;
   closing_ = true;
   queue_.Shutdown();
   thread_.join();
+}
+
+void* Completions::MakeTag(std::function<void(bool ok)> then) {
+  return std::make_unique<Tag>(std::move(then)).release();  // Run() takes it back
 }
 
 void Completions::Run() {
@@ -34,7 +33,7 @@ void Completions::Run() {
     std::shared_ptr<Tag> tag(static_cast<Tag*>(raw));
     if (closing_) continue;
     loop_.Post([tag = std::move(tag), ok, open = open_] {
-      if (*open) tag->then(ok);
+      if (*open) (*tag)(ok);
     });
   }
 }

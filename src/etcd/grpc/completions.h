@@ -17,6 +17,8 @@ class Completions {
  public:
   /// std::system_error: no thread could be started.
   explicit Completions(Loop& loop);
+  /// Completions that were posted do nothing after this. Waits until all operations have ended,
+  /// which the caller has cancelled, so that no answer is awaited.
   ~Completions();
   Completions(const Completions&) = delete;
   Completions& operator=(const Completions&) = delete;
@@ -25,14 +27,9 @@ class Completions {
 
   /// The tag of one operation. `then` runs on the loop when the operation has ended, and owns what
   /// it needs until then.
-  void* MakeTag(std::function<void(bool ok)> then);
-
-  /// After this, completions that were posted do nothing. Waits until all operations have ended,
-  /// which the caller has cancelled, so that no answer is awaited.
-  void Close();
+  static void* MakeTag(std::function<void(bool ok)> then);
 
  private:
-  struct Tag;
   void Run();
 
   Loop& loop_;

@@ -5,7 +5,6 @@ namespace muster::etcd {
 namespace {
 
 void Fill(etcdserverpb::Compare& wire, const EtcdCondition& condition) {
-  wire.set_result(etcdserverpb::Compare::EQUAL);
   wire.set_key(condition.key);
   switch (condition.kind) {
     case EtcdCondition::Kind::kCreatedAt:
@@ -83,8 +82,25 @@ EtcdAnswer FromWire(const etcdserverpb::TxnResponse& response) {
   return answer;
 }
 
-EtcdChange FromWire(const etcdserverpb::Event& event) {
-  return {.deleted = event.type() == etcdserverpb::Event::DELETE, .pair = FromWire(event.kv())};
+std::vector<EtcdChange> FromWire(const etcdserverpb::WatchResponse& response) {
+  std::vector<EtcdChange> changes;
+  changes.reserve(static_cast<size_t>(response.events_size()));
+  for (const etcdserverpb::Event& event : response.events()) {
+    changes.push_back(
+        {.deleted = event.type() == etcdserverpb::Event::DELETE, .pair = FromWire(event.kv())});
+  }
+  return changes;
+}
+
+grpc::ByteBuffer ToBytes(const google::protobuf::MessageLite& message) {
+  const grpc::Slice slice(message.SerializeAsString());
+  return {&slice, 1};
+}
+
+bool FromBytes(const grpc::ByteBuffer& bytes, google::protobuf::MessageLite& message) {
+  grpc::Slice slice;
+  if (bytes.Valid() && !bytes.DumpToSingleSlice(&slice).ok()) return false;
+  return message.ParseFromArray(slice.begin(), static_cast<int>(slice.size()));
 }
 
 }  // namespace muster::etcd

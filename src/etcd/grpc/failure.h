@@ -8,7 +8,7 @@
 
 #include "base/endpoint.h"
 #include "base/result.h"
-#include "etcd/etcd_port.h"
+#include "muster/etcd.h"
 
 namespace muster::etcd {
 
@@ -34,7 +34,7 @@ inline constexpr size_t kDistrustSure = 4;
 
 /// `reached`: the request was passed to a connection.
 Failure Classify(const grpc::Status& status, bool reached, const Endpoint& endpoint,
-                 const EtcdAccess& access);
+                 const EtcdOptions& access);
 
 /// Whether a call was passed to a connection, from the peer in its context: until then that is the
 /// name to be resolved.

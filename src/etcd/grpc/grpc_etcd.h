@@ -10,11 +10,13 @@
 
 #include "base/result.h"
 #include "etcd/etcd_port.h"
+#include "muster/etcd.h"
 
 namespace muster {
 
 /// Any thread; does not block, and connects when first used. The client belongs to `loop`.
 /// kInvalid: no endpoints, or a file of the access cannot be read. kUnavailable: no thread.
-Result<std::shared_ptr<Etcd>> ConnectEtcd(const EtcdAccess& access, Loop& loop);
+Result<std::shared_ptr<Etcd>> ConnectEtcd(const EtcdOptions& access, Loop& loop);
+EtcdConnector ConnectorTo(const EtcdOptions& access);
 
 }  // namespace muster

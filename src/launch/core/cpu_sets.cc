@@ -1,10 +1,10 @@
 #include "launch/core/cpu_sets.h"
 
 #include <algorithm>
-#include <charconv>
 #include <iterator>
 #include <optional>
 
+#include "base/parse.h"
 #include "base/text.h"
 #include "base/trim.h"
 
@@ -13,11 +13,8 @@ namespace muster {
 namespace {
 
 std::optional<int> CpuNumber(std::string_view digits) {
-  int number = 0;
-  const char* const end = digits.data() + digits.size();
-  const auto [stop, failure] = std::from_chars(digits.data(), end, number);
-  if (failure != std::errc() || stop != end || number < 0 || number > kCpuNumberMax) return {};
-  return number;
+  const std::optional<int> number = ParseAll<int>(digits);
+  return number && *number >= 0 && *number <= kCpuNumberMax ? number : std::nullopt;
 }
 
 Cpus Common(const Cpus& a, const Cpus& b) {
@@ -98,8 +95,8 @@ Result<Cpus> CacheShare(const NumaTopology& topology, const Cpus& cpus, Place pl
   for (const int cpu : cpus) {
     if (topology.cpus.at(cpu).cache.empty()) {
       return Error{Code::kInvalid, Concat("CPU ", cpu,
-                                          " does not say which others share its cache, and "
-                                          "core-complex goes by that: bind to node instead")};
+                                          " does not report which others share its cache, and "
+                                          "core-complex needs that: bind to node instead")};
     }
   }
   std::vector<Cpus> groups = Grouped(cpus, [&](int cpu) { return topology.cpus.at(cpu).cache; });
@@ -112,19 +109,16 @@ Result<Cpus> CacheShare(const NumaTopology& topology, const Cpus& cpus, Place pl
 
 Result<Cpus> ParseCpuList(std::string_view text) {
   Cpus cpus;
-  std::string_view rest = Trim(text);
-  while (!rest.empty()) {
-    const size_t end = rest.find(',');
-    const std::string_view range = rest.substr(0, end);
+  if (Trim(text).empty()) return cpus;
+  for (const std::string_view range : Split(Trim(text), ',')) {
     const size_t dash = range.find('-');
     const std::optional<int> first = CpuNumber(range.substr(0, dash));
     const std::optional<int> last = dash == range.npos ? first : CpuNumber(range.substr(dash + 1));
-    if (!first || !last || *first > *last || end == rest.size() - 1) {
+    if (!first || !last || *first > *last) {
       return Error{Code::kInvalid,
                    Concat("'", Printable(text), "' is no list of CPUs as in 0-3,8")};
     }
     for (int cpu = *first; cpu <= *last; ++cpu) cpus.push_back(cpu);
-    rest.remove_prefix(end == rest.npos ? rest.size() : end + 1);
   }
   std::sort(cpus.begin(), cpus.end());
   cpus.erase(std::unique(cpus.begin(), cpus.end()), cpus.end());

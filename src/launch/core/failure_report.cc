@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/assert.h"
+#include "base/parse.h"
 #include "base/text.h"
 #include "base/utf8.h"
 
@@ -15,18 +16,10 @@ namespace {
 constexpr size_t kBorderMax = 60;
 constexpr size_t kOutputLineBytesMax = 500;
 constexpr size_t kNameBytesMax = 1024;
+// Of a sequence that colours a terminal: ESC [ parameters letter.
+constexpr std::string_view kParameters = " !\"#$%&'()*+,-./0123456789:;<=>?";
 // Peers of a worker that dies without an error file may write theirs before its end is seen.
 constexpr uint64_t kSeenLateMax = 100'000;  // microseconds
-
-std::vector<std::string_view> Lines(std::string_view text) {
-  std::vector<std::string_view> lines;
-  while (true) {
-    const size_t end = text.find('\n');
-    lines.push_back(text.substr(0, end));
-    if (end == text.npos) return lines;
-    text.remove_prefix(end + 1);
-  }
-}
 
 std::string_view WithoutLastLineEnds(std::string_view text) {
   while (text.ends_with('\n') || text.ends_with('\r')) text.remove_suffix(1);
@@ -45,43 +38,20 @@ size_t Width(std::string_view line) {
 
 size_t LongestLine(std::string_view text) {
   size_t longest = 0;
-  for (const std::string_view line : Lines(text)) longest = std::max(longest, Width(line));
+  for (const std::string_view line : Split(text, '\n')) longest = std::max(longest, Width(line));
   return longest;
-}
-
-/// What a terminal would show of a line: a progress bar in its last state, without colours, tabs as
-/// blanks. What else does not print becomes \xNN, so that a report cannot redraw the screen.
-std::string PlainLine(std::string_view line) {
-  line = WithoutLastLineEnds(line);
-  if (const size_t redrawn = line.rfind('\r'); redrawn != line.npos)
-    line = line.substr(redrawn + 1);
-  std::string plain;
-  for (size_t at = 0; at < line.size(); ++at) {
-    if (line[at] == '\x1b' && line.substr(at + 1).starts_with('[')) {
-      const auto ends_it = [](char c) { return c >= '@' && c <= '~'; };
-      const auto end =
-          std::find_if(line.begin() + static_cast<ptrdiff_t>(at) + 2, line.end(), ends_it);
-      if (end == line.end()) break;
-      at = static_cast<size_t>(end - line.begin());
-    } else if (line[at] == '\t') {
-      plain += "    ";
-    } else {
-      plain += line[at];
-    }
-  }
-  return Printable(plain, kOutputLineBytesMax);
 }
 
 std::string LastLines(std::string_view output) {
   output = WithoutLastLineEnds(output);
   if (output.empty()) return "";
-  std::vector<std::string_view> lines = Lines(output);
+  std::vector<std::string_view> lines = Split(output, '\n');
   if (lines.size() > kLastLinesMax) {
     lines.erase(lines.begin(), lines.end() - static_cast<ptrdiff_t>(kLastLinesMax));
   }
   std::string text = "\n  last lines:";
   for (const std::string_view line : lines) {
-    const std::string plain = PlainLine(line);
+    const std::string plain = Printable(PlainLine(line, "    "), kOutputLineBytesMax);
     text += plain.empty() ? "\n" : Concat("\n    ", plain);
   }
   return text;
@@ -116,6 +86,24 @@ std::string Block(size_t number, const FailureRecord& record, const TimeText& ti
 int64_t SignalOf(ExitCode code) { return -static_cast<int64_t>(code); }
 
 }  // namespace
+
+std::string PlainLine(std::string_view line, std::string_view tab) {
+  line = WithoutLastLineEnds(line);
+  line.remove_prefix(line.rfind('\r') + 1);  // 0 where there is none
+  std::string plain;
+  while (!line.empty()) {
+    if (line.starts_with("\x1b[")) {
+      const size_t end = std::min(line.find_first_not_of(kParameters, 2), line.size());
+      if (end == line.size() || (line[end] >= '@' && line[end] <= '~')) {
+        line.remove_prefix(std::min(end + 1, line.size()));
+        continue;
+      }
+    }
+    plain += line.front() == '\t' ? tab : line.substr(0, 1);
+    line.remove_prefix(1);
+  }
+  return plain;
+}
 
 std::string DefaultMessage(ExitCode code, int64_t pid) {
   if (code < 0) {

@@ -48,6 +48,10 @@ bool WroteBefore(const FailureRecord& a, const FailureRecord& b);
 /// cause only if it signalled all of them.
 size_t RootCause(std::span<const FailureRecord> records);
 
+/// What a terminal would show of a line: a progress bar in its last state, without colours, also
+/// unfinished ones, and with `tab` for each tab. What does not print otherwise is still there.
+std::string PlainLine(std::string_view line, std::string_view tab);
+
 /// Seconds since 1970 as local time, "2026-01-31_10:20:30".
 using TimeText = std::function<std::string(int64_t seconds)>;
 

@@ -1,11 +1,14 @@
 // The ranks of all workers, computed by the first node from the role and the number of workers of
-// each node. PyTorch's agents do the same, through the same keys.
+// each node. PyTorch's agents do the same, through the same keys of the round's store, in JSON.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include "base/result.h"
 
 namespace muster {
 
@@ -28,5 +31,18 @@ struct AssignedRanks {
 /// By the nodes' ranks. Roles do not change the order: the workers of a node follow those of the
 /// one before it, whatever they are.
 std::vector<AssignedRanks> AssignRanks(std::span<const NodeRole> nodes);
+
+std::string RoleInfoKey(int64_t group_rank);
+std::string AssignedRanksKey(int64_t group_rank);
+
+/// {"role": "default", "rank": 0, "local_world_size": 2}
+std::string ToJson(const NodeRole& node, int64_t group_rank);
+/// kProtocol.
+Result<NodeRole> ParseNodeRole(std::string_view json);
+
+/// [2, 6, 0, 1]: first rank, world size, first role rank, role world size.
+std::string ToJson(const AssignedRanks& ranks);
+/// kProtocol, also for numbers that are out of range.
+Result<AssignedRanks> ParseAssignedRanks(std::string_view json);
 
 }  // namespace muster

@@ -42,6 +42,8 @@ struct StreamOptions {
   StreamChoice tee{};
   std::vector<int64_t> shown_workers{};  ///< Only these on the console; empty: all.
   bool without_logs = false;             ///< --log-dir /dev/null: no files, and so no echo either.
+
+  bool operator==(const StreamOptions&) const = default;
 };
 
 struct StreamPlan {

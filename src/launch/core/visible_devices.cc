@@ -5,6 +5,7 @@
 #include <numeric>
 #include <string_view>
 
+#include "base/parse.h"
 #include "base/text.h"
 #include "base/trim.h"
 
@@ -57,14 +58,12 @@ std::optional<Entry> ReadEntry(std::string_view text, Spelling spelling) {
 // Up to the first that cannot be read.
 std::vector<Entry> ReadEntries(std::string_view text, Spelling spelling) {
   std::vector<Entry> entries;
-  while (true) {
-    const size_t end = text.find(',');
-    const std::optional<Entry> entry = ReadEntry(text.substr(0, end), spelling);
-    if (!entry) return entries;
+  for (const std::string_view piece : Split(text, ',')) {
+    const std::optional<Entry> entry = ReadEntry(piece, spelling);
+    if (!entry) break;
     entries.push_back(*entry);
-    if (end == text.npos) return entries;
-    text.remove_prefix(end + 1);
   }
+  return entries;
 }
 
 std::optional<size_t> IndexOf(const Entry& entry, const DeviceList& devices) {
@@ -135,15 +134,12 @@ VisibleDevices RocmVisible(const RocmVariables& variables, const DeviceList& dev
 
 Result<std::string> OnlyDeviceOf(size_t worker, const std::optional<std::string>& visible) {
   if (!visible) return Concat(worker);
-  std::string_view rest = *visible;
-  const auto count = rest.empty() ? 0 : static_cast<size_t>(std::ranges::count(rest, ',')) + 1;
-  if (worker >= count) {
-    return Error{Code::kInvalid,
-                 Concat("CUDA_VISIBLE_DEVICES='", Printable(*visible), "' names ", count,
-                        " devices, and worker ", worker, " needs one of its own")};
-  }
-  for (size_t i = 0; i < worker; ++i) rest.remove_prefix(rest.find(',') + 1);
-  return std::string(Trim(rest.substr(0, rest.find(','))));
+  const std::vector<std::string_view> named = Split(*visible, ',');
+  const size_t count = visible->empty() ? 0 : named.size();
+  if (worker < count) return std::string(Trim(named[worker]));
+  return Error{Code::kInvalid,
+               Concat("CUDA_VISIBLE_DEVICES='", Printable(*visible), "' names ", count,
+                      " devices, and worker ", worker, " needs one of its own")};
 }
 
 }  // namespace muster

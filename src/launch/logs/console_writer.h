@@ -25,7 +25,6 @@ class ConsoleWriter {
   /// Writes as much as can be written now. SIGPIPE must be blocked.
   void Flush();
 
-  int fd() const { return fd_; }
   bool is_terminal() const { return is_terminal_; }
   /// Enough is queued: add nothing until the reader has caught up.
   bool full() const { return queued() >= kQueuedEnough; }

@@ -9,8 +9,10 @@
 #include <charconv>
 #include <cmath>
 #include <iterator>
+#include <vector>
 
 #include "base/calendar.h"
+#include "base/parse.h"
 #include "base/text.h"
 #include "base/trim.h"
 #include "base/utf8.h"
@@ -24,12 +26,10 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr size_t kSummaryBytesMax = 300;
 constexpr size_t kReadableLinesMax = 40;
 constexpr size_t kReadableLineBytesMax = 300;
 /// How much of a broken file is read.
 constexpr size_t kReadableBytesMax = 16 * 1024;
-constexpr int kTemporaryNamesMax = 16;
 constexpr int64_t kSecond = 1'000'000;  // in microseconds
 /// File systems take the time from a clock with ticks of at most this length.
 constexpr Duration kTickMax = 10ms;
@@ -106,21 +106,11 @@ std::string TextOf(const Json& value) {
 
 std::optional<int64_t> SecondsOf(const Json& value) {
   if (value.is_string()) return ParseWholeNumber(value.get_ref<const std::string&>());
-  if (value.is_number_unsigned() && value.get<uint64_t>() > INT64_MAX) return std::nullopt;
-  if (value.is_number_integer()) return value.get<int64_t>();
-  if (!value.is_number_float()) return std::nullopt;
+  if (!value.is_number_float()) return WholeNumberOf(value);
   const double seconds = value.get<double>();
   constexpr double kExactMax = 9'007'199'254'740'992.0;  // 2^53
   if (!std::isfinite(seconds) || std::abs(seconds) > kExactMax) return std::nullopt;
   return static_cast<int64_t>(seconds);
-}
-
-/// The first or the last line that is not blank, made fit for a log.
-std::string OneLine(std::string_view text, bool last) {
-  text = Trim(text);
-  const size_t end = last ? text.rfind('\n') : text.find('\n');
-  if (end != text.npos) text = last ? text.substr(end + 1) : text.substr(0, end);
-  return Printable(Trim(text), kSummaryBytesMax);
 }
 
 void ReadObjectForm(const Json& message, ErrorFile& file) {
@@ -129,8 +119,6 @@ void ReadObjectForm(const Json& message, ErrorFile& file) {
   const Json* const stack = extra == nullptr ? nullptr : Find(*extra, "py_callstack");
   const Json* const stamp = extra == nullptr ? nullptr : Find(*extra, "timestamp");
   file.message = stack != nullptr ? TextOf(*stack) : inner != nullptr ? TextOf(*inner) : "<N/A>";
-  // The type of an exception is in the first line of its text, and in the last of its trace.
-  file.summary = inner != nullptr ? OneLine(TextOf(*inner), false) : OneLine(file.message, true);
   if (stamp != nullptr) file.timestamp = SecondsOf(*stamp);
 }
 
@@ -170,25 +158,6 @@ Error CannotWrite(const std::string& path) {
   return SystemError(Concat(Printable(path, 1024), " cannot be written"));
 }
 
-/// The new file is in the same folder, and so on the same file system, and has the usual rights, as
-/// other users may have to read it. False: errno says why.
-bool Replace(const std::string& to, std::string_view bytes) {
-  std::string name;
-  int fd = -1;
-  for (int i = 0; fd < 0 && i < kTemporaryNamesMax; ++i) {
-    name = Concat(to, ".", getpid(), ".", i, ".tmp");
-    fd = open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (fd < 0 && errno != EEXIST) return false;
-  }
-  const OwnedFd file(fd);
-  if (!file.is_open()) return false;
-  if (WriteAll(file.get(), bytes) && rename(name.c_str(), to.c_str()) == 0) return true;
-  const int why = errno;
-  unlink(name.c_str());
-  errno = why;
-  return false;
-}
-
 Status WriteInPlace(const std::string& to, std::string_view bytes) {
   // O_NONBLOCK: not for a pipe without a reader. A reader that exists is waited for.
   constexpr int kFlags = O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
@@ -199,6 +168,12 @@ Status WriteInPlace(const std::string& to, std::string_view bytes) {
 }
 
 }  // namespace
+
+std::optional<int64_t> WholeNumberOf(const Json& value) {
+  if (!value.is_number_integer()) return std::nullopt;
+  if (value.is_number_unsigned() && value.get<uint64_t>() > INT64_MAX) return std::nullopt;
+  return value.get<int64_t>();
+}
 
 Result<Json> ParseForeignJson(std::string_view bytes, uint64_t bytes_max) {
   if (bytes.size() > bytes_max) {
@@ -246,7 +221,6 @@ Result<ErrorFile> ParseErrorFile(std::string_view bytes) {
   if (message->is_string()) {
     file.is_text = true;
     file.message = message->get<std::string>();
-    file.summary = OneLine(file.message, true);
     if (const Json* stamp = Find(content, "timestamp")) file.timestamp = SecondsOf(*stamp);
   } else {
     ReadObjectForm(*message, file);
@@ -261,16 +235,14 @@ std::string ReadablePart(std::string_view bytes) {
   if (beginning.find_first_not_of(std::string_view(" \t\r\n\0", 5)) == beginning.npos) return "";
   const bool json = Trim(beginning).starts_with('{');
   const std::string text = json ? Unescaped(beginning) : std::string(beginning);
-  std::string_view rest = Trim(text);
+  const std::vector<std::string_view> lines = Split(Trim(text), '\n');
   std::string shown;
-  for (size_t lines = 0; !rest.empty() && lines < kReadableLinesMax; ++lines) {
-    const size_t end = std::min(rest.find('\n'), rest.size());
-    std::string_view line = rest.substr(0, end);
+  for (size_t i = 0; i < std::min(lines.size(), kReadableLinesMax); ++i) {
+    std::string_view line = lines[i];
     if (line.ends_with('\r')) line.remove_suffix(1);
-    shown += Concat(lines == 0 ? "" : "\n", Printable(line, kReadableLineBytesMax));
-    rest.remove_prefix(std::min(end + 1, rest.size()));
+    shown += Concat(i == 0 ? "" : "\n", Printable(line, kReadableLineBytesMax));
   }
-  if (!rest.empty() || bytes.size() > beginning.size()) shown += "\n...";
+  if (lines.size() > kReadableLinesMax || bytes.size() > beginning.size()) shown += "\n...";
   return shown;
 }
 
@@ -282,22 +254,10 @@ Result<ReadFile> ReadErrorFile(const std::string& path) {
   if (!S_ISREG(facts.st_mode)) {
     return Error{Code::kInvalid, Concat(Printable(path, 1024), " is not a regular file")};
   }
-  // It may still grow, or be larger than its size says (/proc).
-  std::string bytes;
-  constexpr size_t kAtOnce = 64 * 1024;
-  while (bytes.size() <= kErrorFileBytesMax) {
-    const size_t before = bytes.size();
-    const size_t most = std::min<size_t>(kAtOnce, kErrorFileBytesMax + 1 - before);
-    bytes.resize(before + most);
-    const ssize_t count = read(file.get(), bytes.data() + before, most);
-    const int why = errno;
-    bytes.resize(before + (count > 0 ? static_cast<size_t>(count) : 0));
-    errno = why;
-    if (count < 0 && errno != EINTR) return FileError(path, "cannot be read");
-    if (count == 0) break;
-  }
-  return ReadFile{std::move(bytes), WallTime{facts.st_mtim.tv_sec * kSecond} +
-                                        std::chrono::nanoseconds(facts.st_mtim.tv_nsec)};
+  std::optional<std::string> bytes = ReadUpTo(file.get(), kErrorFileBytesMax + 1);
+  if (!bytes) return FileError(path, "cannot be read");
+  return ReadFile{*std::move(bytes), WallTime{facts.st_mtim.tv_sec * kSecond} +
+                                         std::chrono::nanoseconds(facts.st_mtim.tv_nsec)};
 }
 
 std::optional<ErrorFile> AddErrorFile(const std::string& path, WallTime signalled_at,
@@ -353,7 +313,8 @@ Status WriteWhole(const std::string& to, std::string_view bytes) {
   const bool exists = lstat(to.c_str(), &facts) == 0;
   // A link, such as /dev/stdout, must not be replaced by a file.
   if (exists && !S_ISREG(facts.st_mode)) return WriteInPlace(to, bytes);
-  if (Replace(to, bytes)) return Ok();
+  // With the usual rights: other users may have to read it.
+  if (ReplaceFile(to, bytes, 0666).is_open()) return Ok();
   // The file may be writable while its folder is not. A full disk is not such a reason: writing in
   // place would only lose the old content.
   constexpr int kNotReplaceable[] = {EBUSY, EXDEV, EACCES, EPERM, EROFS};

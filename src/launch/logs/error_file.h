@@ -33,10 +33,12 @@ inline constexpr size_t kJsonValuesMax = 256 * 1024;
 /// kProtocol, with the reason but without its name. No recursion.
 Result<nlohmann::json> ParseForeignJson(std::string_view bytes, uint64_t bytes_max);
 
+/// Nothing: it is no whole number, or one that does not fit.
+std::optional<int64_t> WholeNumberOf(const nlohmann::json& value);
+
 struct ErrorFile {
   std::string message{};  ///< For the report: the call stack, else the inner message, else "<N/A>";
                           ///< of the text form the text as it is.
-  std::string summary{};  ///< The same in one printable line.
   std::optional<int64_t> timestamp{};  ///< Seconds since 1970; none: unknown.
   nlohmann::json content{};            ///< All of it, including unknown keys.
   std::string bytes{};                 ///< As it was read.

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <concepts>
 #include <cstdint>
-#include <cstdio>
 #include <ctime>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
 #include "base/assert.h"
@@ -60,31 +60,10 @@ bool Take(const Json& value, bool& out) {
 
 template <std::integral Number>
 bool Take(const Json& value, Number& out) {
-  if (!value.is_number_integer()) return false;
-  if (value.is_number_unsigned() && value.get<uint64_t>() > INT64_MAX) return false;
-  const int64_t number = value.get<int64_t>();
-  if (!std::in_range<Number>(number)) return false;
-  out = static_cast<Number>(number);
-  return true;
-}
-
-/// The first bytes of a text, without a partial character.
-std::string_view Head(std::string_view text, size_t bytes) {
-  size_t at = 0;
-  while (at < text.size()) {
-    const size_t next = at + std::max<size_t>(Utf8CharacterBytes(text.substr(at, 4)), 1);
-    if (next > bytes) break;
-    at = next;
-  }
-  return text.substr(0, at);
-}
-
-/// The last ones.
-std::string_view Tail(std::string_view text, size_t bytes) {
-  size_t at = text.size() - std::min(bytes, text.size());
-  const auto inside = [&] { return (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80; };
-  while (at < text.size() && inside()) ++at;
-  return text.substr(at);
+  const std::optional<int64_t> number = WholeNumberOf(value);
+  const bool fits = number && std::in_range<Number>(*number);
+  if (fits) out = static_cast<Number>(*number);
+  return fits;
 }
 
 /// Removes the middle: the end of a trace is most useful, then its beginning.
@@ -93,8 +72,7 @@ void Shorten(std::string& text) {
   if (text.size() <= kFailureTextBytesMax) return;
   constexpr size_t kHead = kFailureTextBytesMax / 4;
   constexpr size_t kTail = kFailureTextBytesMax / 2;
-  const std::string_view head = Head(text, kHead);
-  const std::string_view tail = Tail(text, kTail);
+  const auto [head, tail] = EndsOf(text, kHead, kTail);
   text = Concat(head, "\n... (", HumanBytes(text.size() - head.size() - tail.size()),
                 " left out)\n", tail);
 }
@@ -103,12 +81,7 @@ std::string UtcTime(int64_t seconds) {
   constexpr int64_t kMicroseconds = 1'000'000;
   constexpr int64_t kLast = static_cast<int64_t>(kWallTimeMax) / kMicroseconds;
   if (seconds < -kLast || seconds > kLast) return "";  // far outside of all years
-  const Result<CalendarTime> time = ToCalendar(WallTime{seconds * kMicroseconds});
-  if (!time) return "";
-  char text[32];
-  std::snprintf(text, sizeof text, "%04d-%02u-%02uT%02u:%02u:%02uZ", time->year, time->month,
-                time->day, time->hour, time->minute, time->second);
-  return text;
+  return UtcText(WallTime{seconds * kMicroseconds}, 0);
 }
 
 OrderedJson ReportObject(const FailureRecord& record) {

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/text.h"
+#include "launch/core/failure_report.h"
 #include "os/posix/file_io.h"
 #include "os/posix/owned_fd.h"
 
@@ -30,31 +31,6 @@ Tail ReadTail(int fd, size_t bytes_max) {
   return tail;
 }
 
-/// Without the sequences that colour a terminal: ESC [ parameters letter.
-std::string WithoutColors(std::string_view line) {
-  std::string plain;
-  for (size_t i = 0; i < line.size(); ++i) {
-    if (line.substr(i).starts_with("\x1b[")) {
-      size_t end = i + 2;
-      while (end < line.size() && line[end] >= 0x20 && line[end] < 0x40) ++end;
-      if (end < line.size() && line[end] >= 0x40 && line[end] < 0x7f) {
-        i = end;
-        continue;
-      }
-    }
-    plain += line[i] == '\t' ? ' ' : line[i];
-  }
-  return plain;
-}
-
-std::string Shown(std::string_view line) {
-  // What a terminal would show finally: each '\r' starts the line again.
-  while (line.ends_with('\r')) line.remove_suffix(1);
-  if (const size_t begin = line.rfind('\r'); begin != line.npos) line.remove_prefix(begin + 1);
-  const std::string plain = WithoutColors(line);
-  return Printable(plain, plain.size());
-}
-
 }  // namespace
 
 std::vector<std::string> LastLines(const std::string& path, const LastLinesLimits& limits) {
@@ -72,7 +48,8 @@ std::vector<std::string> LastLines(const std::string& path, const LastLinesLimit
     const bool incomplete = first && tail.cut;
     // Half a line is worth showing only if it is all there is.
     if (incomplete && !lines.empty()) break;
-    lines.push_back(Concat(incomplete ? "..." : "", Shown(first ? rest : rest.substr(end + 1))));
+    lines.push_back(Concat(incomplete ? "..." : "",
+                           OneLine(PlainLine(first ? rest : rest.substr(end + 1), " "))));
     rest = rest.substr(0, first ? 0 : end);
   }
   std::reverse(lines.begin(), lines.end());

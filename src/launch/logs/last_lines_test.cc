@@ -60,7 +60,7 @@ TEST(LastLinesTest, AProgressBarIsShownAsATerminalWouldLeaveIt) {
 TEST(LastLinesTest, JunkIsMadePrintable) {
   EXPECT_THAT(Of(std::string("a\0b\x1b\xff\x07\n\xc3\xa9\tz\n", 12)),
               ElementsAre("a\\x00b\\x1b\\xff\\x07", "\xc3\xa9 z"));
-  EXPECT_THAT(Of("\x1b[1;31mError\x1b[0m: x\x1b[\n"), ElementsAre("Error: x\\x1b["));
+  EXPECT_THAT(Of("\x1b[1;31mError\x1b[0m: x\x1b[\n"), ElementsAre("Error: x"));
   EXPECT_THAT(Of(std::string(1 << 16, '\0')), SizeIs(1));
 }
 

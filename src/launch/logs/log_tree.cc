@@ -88,16 +88,8 @@ Status PutAside(const std::string& path) {
 
 }  // namespace
 
-std::string AttemptLogs::In(const char* name) const {
-  return directory_.empty() ? "" : Concat(directory_, '/', std::string_view(name));
-}
-
-std::string AttemptLogs::In(size_t worker, const char* name) const {
-  return directory_.empty() ? "" : Concat(WorkerDir(worker), '/', std::string_view(name));
-}
-
-std::string AttemptLogs::WorkerDir(size_t worker) const {
-  return directory_.empty() ? "" : Concat(directory_, '/', worker);
+std::string AttemptLogs::In(std::string_view name) const {
+  return directory_.empty() ? "" : Concat(directory_, '/', name);
 }
 
 Result<LogTree> LogTree::Create(const LogTreeOptions& options) {

@@ -15,9 +15,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/result.h"
+#include "base/text.h"
 #include "launch/core/stream_plan.h"
 
 namespace muster {
@@ -39,17 +41,16 @@ class AttemptLogs {
   explicit AttemptLogs(std::string directory) : directory_(std::move(directory)) {}
 
   const std::string& directory() const { return directory_; }
-  std::string WorkerDir(size_t worker) const;
-  std::string OutPath(size_t worker) const { return In(worker, "stdout.log"); }
-  std::string ErrPath(size_t worker) const { return In(worker, "stderr.log"); }
+  std::string WorkerDir(size_t worker) const { return In(Concat(worker)); }
+  std::string OutPath(size_t worker) const { return In(Concat(worker, "/stdout.log")); }
+  std::string ErrPath(size_t worker) const { return In(Concat(worker, "/stderr.log")); }
   /// Where the worker writes its error, if it fails.
-  std::string ErrorFile(size_t worker) const { return In(worker, "error.json"); }
+  std::string ErrorFile(size_t worker) const { return In(Concat(worker, "/error.json")); }
   std::string FilteredOut() const { return In("filtered_stdout.log"); }
   std::string FilteredErr() const { return In("filtered_stderr.log"); }
 
  private:
-  std::string In(const char* name) const;
-  std::string In(size_t worker, const char* name) const;
+  std::string In(std::string_view name) const;
 
   std::string directory_;
 };

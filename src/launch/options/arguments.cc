@@ -1,8 +1,9 @@
 #include "launch/options/arguments.h"
 
 #include <algorithm>
-#include <charconv>
+#include <cctype>
 
+#include "base/parse.h"
 #include "base/text.h"
 #include "base/trim.h"
 
@@ -31,23 +32,13 @@ bool IsNegativeNumber(std::string_view word) {
          std::all_of(word.begin(), word.end(), [](char c) { return IsDigit(c) || c == '.'; });
 }
 
-std::vector<std::string> Items(std::string_view list, char at) {
-  std::vector<std::string> items;
-  while (!list.empty()) {
-    const size_t end = std::min(list.find(at), list.size());
-    items.emplace_back(list.substr(0, end));
-    list.remove_prefix(std::min(end + 1, list.size()));
-  }
-  return items;
-}
-
 Status CheckChoice(const ArgumentSpec& spec, std::string_view text) {
   if (spec.choices.empty()) return Ok();
-  const std::vector<std::string> choices = Items(spec.choices, ',');
-  if (std::find(choices.begin(), choices.end(), text) != choices.end()) return Ok();
-  return Error{Code::kInvalid,
-               Concat(NameOf(spec), " takes one of ", ListOf(choices, choices.size()), ", not '",
-                      Printable(text), "'")};
+  const std::vector<std::string_view> choices = Split(spec.choices, ',');
+  if (std::ranges::find(choices, text) != choices.end()) return Ok();
+  return Error{Code::kInvalid, Concat(NameOf(spec), " takes one of ",
+                                      ListOf({choices.begin(), choices.end()}, choices.size()),
+                                      ", not '", Printable(text), "'")};
 }
 
 /// What one word before the script is.
@@ -75,7 +66,8 @@ class Reader {
   };
 
   const ArgumentSpec* Exactly(std::string_view text) const;
-  Word Abbreviated(std::string_view text, bool ours) const;
+  /// Adds the options that begin so.
+  void Abbreviated(std::string_view text, bool ours, Word& word) const;
   Word Classify(std::string_view word) const;
   /// The options of one word, and of the next if that is the value.
   Status TakeOption(Word option);
@@ -109,42 +101,32 @@ const ArgumentSpec* Reader::Exactly(std::string_view text) const {
   return nullptr;
 }
 
-Word Reader::Abbreviated(std::string_view text, bool ours) const {
-  Word word{.kind = Word::Kind::kUnknown};
+void Reader::Abbreviated(std::string_view text, bool ours, Word& word) const {
   for (const Spelling& spelling : spellings_) {
     if (spelling.spec->ours != ours || !spelling.text.starts_with(text)) continue;
-    word.kind = word.candidates.empty() ? Word::Kind::kOption : Word::Kind::kAmbiguous;
     word.spec = spelling.spec;
     word.candidates.push_back(spelling.text);
   }
-  return word;
+  if (word.candidates.size() > 1) word.kind = Word::Kind::kAmbiguous;
 }
 
 Word Reader::Classify(std::string_view word) const {
   if (word.size() < 2 || word[0] != '-') return {};
-  if (const ArgumentSpec* spec = Exactly(word))
-    return {.kind = Word::Kind::kOption, .spec = spec, .by_letter = word[1] != '-'};
+  Word found{.kind = Word::Kind::kOption, .spec = Exactly(word), .by_letter = word[1] != '-'};
+  if (found.spec) return found;
   const size_t equals = word.find('=');
   const std::string_view head = word.substr(0, equals);
-  std::optional<std::string_view> tail;
-  if (equals != word.npos) tail = word.substr(equals + 1);
-  if (const ArgumentSpec* spec = Exactly(head)) {
-    return {.kind = Word::Kind::kOption,
-            .spec = spec,
-            .by_letter = word[1] != '-',
-            .equals = true,
-            .attached = tail};
+  found.spec = Exactly(head);
+  if (!found.spec && found.by_letter) {
+    found.spec = Exactly(word.substr(0, 2));
+    found.attached = word.substr(2);
+  } else if (equals != word.npos) {
+    found.equals = true;
+    found.attached = word.substr(equals + 1);
   }
-  if (word[1] == '-') {
-    Word found = Abbreviated(head, false);
-    if (found.kind == Word::Kind::kUnknown) found = Abbreviated(head, true);
-    found.equals = tail.has_value();
-    found.attached = tail;
-    if (found.kind != Word::Kind::kUnknown) return found;
-  } else if (const ArgumentSpec* spec = Exactly(word.substr(0, 2))) {
-    return {
-        .kind = Word::Kind::kOption, .spec = spec, .by_letter = true, .attached = word.substr(2)};
-  }
+  if (!found.by_letter && !found.spec) Abbreviated(head, false, found);
+  if (!found.by_letter && !found.spec) Abbreviated(head, true, found);
+  if (found.spec) return found;
   // What no option looks like: a number, or several words in quotes.
   if (IsNegativeNumber(word) || word.find(' ') != word.npos) return {};
   return {.kind = Word::Kind::kUnknown};
@@ -238,10 +220,10 @@ Result<CommandLine> Reader::Read() {
 
 /// In lines of at most `columns`, indented by `indent` blanks; those of the first line exist
 /// already.
-void AppendWrapped(std::string& out, const std::vector<std::string>& words, size_t indent,
+void AppendWrapped(std::string& out, const std::vector<std::string_view>& words, size_t indent,
                    size_t columns) {
   size_t column = indent;
-  for (const std::string& word : words) {
+  for (const std::string_view word : words) {
     if (column > indent && column + 1 + word.size() > columns) {
       out += Concat('\n', std::string(indent, ' '));
       column = indent;
@@ -260,6 +242,13 @@ void AppendWrapped(std::string& out, const std::vector<std::string>& words, size
 Result<CommandLine> ReadCommandLine(std::span<const ArgumentSpec> specs,
                                     std::span<const std::string> words) {
   return Reader(specs, words).Read();
+}
+
+std::string VariableOf(const ArgumentSpec& spec) {
+  if (spec.ours || !spec.has_variable || spec.kind == Kind::kHelp) return "";
+  std::string name = Concat("PET_", spec.name);
+  for (char& c : name) c = c == '-' ? '_' : static_cast<char>(std::toupper(c));
+  return name;
 }
 
 Status CheckKind(const ArgumentSpec& spec, std::string_view source, std::string_view text) {
@@ -285,20 +274,14 @@ std::optional<double> ParseFraction(std::string_view text) {
         i > 0 && i + 1 < rest.size() && IsDigit(rest[i - 1]) && IsDigit(rest[i + 1]);
     if (rest[i] != '_' || !between) plain += rest[i];
   }
-  double value = 0;
-  const char* const end = plain.data() + plain.size();
-  const auto [stop, failure] = std::from_chars(plain.data(), end, value);
-  if (stop != end || failure != std::errc()) return std::nullopt;
-  return value;
+  return ParseAll<double>(plain);
 }
 
 std::string HelpOn(std::span<const ArgumentSpec> specs, size_t columns) {
   constexpr size_t kIndent = 30;
   std::string out;
-  std::string_view group;
   for (const ArgumentSpec& spec : specs) {
-    if (spec.group != group) out += Concat(out.empty() ? "" : "\n", spec.group, ":\n");
-    group = spec.group;
+    if (!spec.group.empty()) out += Concat(out.empty() ? "" : "\n", spec.group, ":\n");
     std::string left = spec.letter == 0 ? Concat("  --", spec.name)
                                         : Concat("  -", spec.letter, ", --", spec.name);
     if (TakesValue(spec)) left += Concat(' ', spec.placeholder);
@@ -315,10 +298,10 @@ std::string HelpOn(std::span<const ArgumentSpec> specs, size_t columns) {
       facts += Concat(facts.empty() ? "" : "; ", fact);
     };
     if (!spec.initial.empty()) add(Concat("default: ", spec.initial));
-    if (!spec.variable.empty()) add(spec.variable);
+    if (const std::string variable = VariableOf(spec); !variable.empty()) add(variable);
     if (spec.ours) add("not in torchrun");
-    std::vector<std::string> words = Items(spec.help, ' ');
-    if (!facts.empty()) words.push_back(Concat('[', facts, ']'));  // They stay in one line.
+    std::vector<std::string_view> words = Split(spec.help, ' ');
+    if (!facts.empty()) words.push_back(facts = Concat('[', facts, ']'));  // Kept in one line.
     AppendWrapped(out, words, kIndent, columns);
     out += '\n';
   }

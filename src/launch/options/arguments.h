@@ -29,13 +29,14 @@ struct ArgumentSpec {
   std::string_view name;  ///< "node-rank": "--node-rank" and "--node_rank".
   char letter = 0;        ///< 't': also "-t". 0: none.
   Kind kind = Kind::kText;
-  std::string_view choices{};      ///< "spawn,fork": no other value. Empty: any.
-  std::string_view placeholder{};  ///< What the help calls the value.
-  std::string_view initial{};      ///< The default value.
-  std::string_view variable{};     ///< The environment variable that replaces `initial`.
-  bool ours = false;               ///< Not torchrun's: never makes an abbreviation ambiguous.
-  std::string_view group{};        ///< The help's heading.
-  std::string_view help{};         ///< A sentence or two.
+  std::string_view choices{};         ///< "spawn,fork": no other value. Empty: any.
+  std::string_view placeholder{};     ///< What the help calls the value.
+  std::string_view initial{};         ///< The default value.
+  bool has_variable = true;           ///< See VariableOf().
+  std::string_view older_variable{};  ///< Does the same where that is not set.
+  bool ours = false;                  ///< Not torchrun's: never makes an abbreviation ambiguous.
+  std::string_view group{};           ///< The help's heading above it; empty: none.
+  std::string_view help{};            ///< A sentence or two.
 };
 
 struct CommandLine {
@@ -51,6 +52,10 @@ struct CommandLine {
 /// kInvalid: a reason for the user, in one line. A missing script is no error here.
 Result<CommandLine> ReadCommandLine(std::span<const ArgumentSpec> specs,
                                     std::span<const std::string> words);
+
+/// The environment variable that replaces the default value: "PET_NODE_RANK". Empty: none, as for
+/// all options of ours.
+std::string VariableOf(const ArgumentSpec& spec);
 
 /// Whether `text` is of this kind; its choices do not matter. `source` names where it comes from.
 Status CheckKind(const ArgumentSpec& spec, std::string_view source, std::string_view text);

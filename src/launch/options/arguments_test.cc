@@ -261,7 +261,6 @@ TEST(ArgumentsTest, HelpIsGroupedAndKeepsToItsColumns) {
        .letter = 't',
        .placeholder = "STREAMS",
        .initial = "0",
-       .variable = "PET_TEE",
        .group = "Logs",
        .help = "Show them, and write them to files as well."},
       {.name = "an-option-with-a-long-name",

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/assert.h"
+#include "base/parse.h"
 #include "base/text.h"
 #include "base/trim.h"
 #include "launch/core/signals.h"
@@ -22,73 +23,83 @@ using Kind = ArgumentSpec::Kind;
 
 // --- Settings ------------------------------------------------------------------------------------
 
+struct Setting {
+  std::string text{};    ///< "1" for a flag that is given.
+  std::string source{};  ///< Where it comes from: "--nnodes" or "PET_NNODES".
+  bool given = false;    ///< Not the default.
+};
+
+std::optional<Setting> FromVariable(const ArgumentSpec& spec, const Environment& environment) {
+  for (const std::string& name : {VariableOf(spec), std::string(spec.older_variable)}) {
+    const auto value = name.empty() ? std::nullopt : Variable(environment, name);
+    if (value) return Setting{*value, name, true};
+  }
+  return std::nullopt;
+}
+
 /// Precedence: the command line, the variable, the default of the table.
 class Settings {
  public:
   Settings(std::span<const ArgumentSpec> specs, const CommandLine& line,
-           const Environment& environment)
-      : specs_(specs), line_(line), environment_(environment) {}
-
-  std::string Text(std::string_view name) const {
-    if (const auto at = line_.given.find(name); at != line_.given.end()) return at->second;
-    const std::optional<std::string> value = Variable(Spec(name).variable);
-    return value ? *value : std::string(Spec(name).initial);
+           const Environment& environment) {
+    for (const ArgumentSpec& spec : specs) {
+      const auto on_line = line.given.find(spec.name);
+      Setting setting{std::string(spec.initial), Concat("--", spec.name)};
+      if (on_line == line.given.end()) {
+        setting = FromVariable(spec, environment).value_or(setting);
+      } else {
+        setting.text = spec.kind == Kind::kFlag ? "1" : on_line->second;
+        setting.given = true;
+      }
+      settings_.emplace(spec.name, std::move(setting));
+    }
   }
+
+  const std::string& Text(std::string_view name) const { return Of(name).text; }
   /// Of an option that ReadCommandLine() or CheckVariables() has accepted.
   int64_t Whole(std::string_view name) const { return *ParseWholeNumber(Text(name)); }
-  bool Flag(std::string_view name) const {
-    if (line_.given.contains(name)) return true;
-    const std::optional<std::string> value = Variable(Spec(name).variable);
-    return value && *ParseWholeNumber(*value) != 0;
-  }
-  bool Given(std::string_view name) const {
-    return line_.given.contains(name) || Variable(Spec(name).variable);
-  }
-  /// Where the value comes from: "--nnodes" or "PET_NNODES".
-  std::string Source(std::string_view name) const {
-    if (!line_.given.contains(name) && Given(name)) return std::string(Spec(name).variable);
-    return Concat("--", name);
-  }
-  std::optional<std::string> Variable(std::string_view name) const {
-    return name.empty() ? std::nullopt : muster::Variable(environment_, std::string(name));
-  }
+  bool Flag(std::string_view name) const { return Given(name) && Whole(name) != 0; }
+  bool Given(std::string_view name) const { return Of(name).given; }
+  const std::string& Source(std::string_view name) const { return Of(name).source; }
   /// "--nnodes: " and the reason.
   Error Wrong(std::string_view name, std::string_view reason) const {
     return {Code::kInvalid, Concat(Source(name), ": ", reason)};
   }
-
-  /// Values in variables must be of the option's kind, but need not be one of its choices.
-  Status CheckVariables() const {
-    for (const ArgumentSpec& spec : specs_) {
-      const std::optional<std::string> value = Variable(spec.variable);
-      if (!value || line_.given.contains(spec.name)) continue;
-      MUSTER_CHECK_OK(CheckKind(spec, spec.variable, *value));
-    }
-    return Ok();
-  }
-  /// Those of flags are checked first, whether they are used or not.
-  Status CheckFlagVariables() const {
-    for (const ArgumentSpec& spec : specs_) {
-      const std::optional<std::string> value = Variable(spec.variable);
-      if (spec.kind != Kind::kFlag || !value || ParseWholeNumber(*value)) continue;
-      return Error{Code::kInvalid, Concat(spec.variable, "='", Printable(*value),
-                                          "': write 1 for --", spec.name, ", or 0")};
-    }
-    return Ok();
+  template <typename T>
+  Result<T> Parsed(std::string_view name, Result<T> (*parse)(std::string_view)) const {
+    Result<T> value = parse(Text(name));
+    return value ? std::move(value) : Result<T>(Wrong(name, value.error().message));
   }
 
  private:
-  const ArgumentSpec& Spec(std::string_view name) const {
-    const auto at = std::find_if(specs_.begin(), specs_.end(),
-                                 [&](const ArgumentSpec& spec) { return spec.name == name; });
-    MUSTER_ASSERT(at != specs_.end());
-    return *at;
+  const Setting& Of(std::string_view name) const {
+    const auto at = settings_.find(name);
+    MUSTER_ASSERT(at != settings_.end());
+    return at->second;
   }
 
-  const std::span<const ArgumentSpec> specs_;
-  const CommandLine& line_;
-  const Environment& environment_;
+  std::map<std::string_view, Setting> settings_;
 };
+
+/// Values in variables must be of the option's kind, but need not be one of its choices.
+Status CheckVariables(std::span<const ArgumentSpec> specs, const Settings& given) {
+  for (const ArgumentSpec& spec : specs) {
+    const std::string& source = given.Source(spec.name);
+    if (source == VariableOf(spec)) MUSTER_CHECK_OK(CheckKind(spec, source, given.Text(spec.name)));
+  }
+  return Ok();
+}
+
+/// Those of flags are checked first, whether they are used or not.
+Status CheckFlagVariables(std::span<const ArgumentSpec> specs, const Environment& environment) {
+  for (const ArgumentSpec& spec : specs) {
+    const std::optional<Setting> value = FromVariable(spec, environment);
+    if (spec.kind != Kind::kFlag || !value || ParseWholeNumber(value->text)) continue;
+    return Error{Code::kInvalid, Concat(value->source, "='", Printable(value->text),
+                                        "': write 1 for --", spec.name, ", or 0")};
+  }
+  return Ok();
+}
 
 // --- Their meaning -------------------------------------------------------------------------------
 
@@ -104,12 +115,8 @@ bool IsOneOf(std::string_view word, const std::string_view (&words)[size]) {
 /// "k1=v1,k2=v2".
 Result<std::map<std::string, std::string>> ParsePairs(std::string_view text) {
   std::map<std::string, std::string> pairs;
-  std::string_view rest = Trim(text);
-  for (bool more = !rest.empty(); more;) {
-    const size_t end = rest.find(',');
-    const std::string_view item = rest.substr(0, end);
-    more = end != rest.npos;
-    if (more) rest.remove_prefix(end + 1);
+  if (Trim(text).empty()) return pairs;
+  for (const std::string_view item : Split(Trim(text), ',')) {
     const size_t equals = item.find('=');  // Only the first one divides.
     const std::string_view key = Trim(item.substr(0, equals));
     const std::string_view value = equals == item.npos ? "" : Trim(item.substr(equals + 1));
@@ -134,35 +141,23 @@ Status CheckEndpoint(std::string_view endpoint, bool needs_port) {
   const size_t colon = all_host ? text.npos : text.rfind(':');
   if (colon == text.npos && !needs_port) return Ok();
   const std::string_view digits = colon == text.npos ? "" : text.substr(colon + 1);
-  const auto port = ParseWholeNumber(digits);
-  const bool plain =
-      std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; });
-  if (digits.size() <= 5 && plain && port && *port <= 65535 && colon > 0) return Ok();
+  if (digits.size() <= 5 && ParseAll<uint16_t>(digits) && colon > 0) return Ok();
   return Error{Code::kInvalid, Concat("'", Printable(endpoint),
                                       "' is not HOST:PORT with a port from 0 to 65535; "
                                       "write an IPv6 address as [ADDRESS]:PORT")};
 }
 
-Result<Duration> WholeSeconds(const Settings& given, std::string_view name,
-                              std::string_view older_variable) {
-  std::string source = given.Source(name);
-  std::string text = given.Text(name);
-  if (const auto value = given.Variable(older_variable); value && !given.Given(name)) {
-    source = older_variable;
-    text = *value;
-  }
+Result<Duration> ParseSeconds(std::string_view text) {
   const auto seconds = ParseWholeNumber(text);
   if (seconds && *seconds >= 0 && *seconds <= kSecondsMax)
     return Duration(std::chrono::seconds(*seconds));
   return Error{Code::kInvalid,
-               Concat(source, ": '", Printable(text), "' is not a time: whole seconds from 0 to ",
+               Concat("'", Printable(text), "' is not a time: whole seconds from 0 to ",
                       kSecondsMax, " are allowed")};
 }
 
 Status ReadNodes(const Settings& given, LaunchOptions& options) {
-  const Result<NodeCount> nodes = ParseNodeCount(given.Text("nnodes"));
-  if (!nodes) return given.Wrong("nnodes", nodes.error().message);
-  options.nodes = *nodes;
+  MUSTER_TRY(options.nodes, given.Parsed("nnodes", ParseNodeCount));
   const std::string workers = given.Text("nproc-per-node");
   const auto number = ParseWholeNumber(workers);
   if (number ? *number < 1 || *number > kWorkersMax
@@ -261,9 +256,7 @@ Result<Duration> ReadContactTimeout(const Settings& given, const LaunchOptions& 
 
 Status ReadRendezvous(const Settings& given, LaunchOptions& options) {
   MUSTER_CHECK_OK(ReadBackend(given, options));
-  auto pairs = ParsePairs(given.Text("rdzv-conf"));
-  if (!pairs) return given.Wrong("rdzv-conf", pairs.error().message);
-  options.rendezvous = *std::move(pairs);
+  MUSTER_TRY(options.rendezvous, given.Parsed("rdzv-conf", ParsePairs));
   for (const auto& [key, value] : options.rendezvous) {
     if (const auto warning = WarningOfKey(options.backend, key))
       options.warnings.push_back(*warning);
@@ -330,15 +323,12 @@ Status ReadSupervision(const Settings& given, LaunchOptions& options) {
                               "', allowed: above 0 and up to ", kSecondsMax, " seconds"));
   }
   options.monitor_interval = std::max<Duration>(Duration(std::llround(interval * 1e9)), 1ns);
-  MUSTER_TRY(options.shutdown_timeout,
-             WholeSeconds(given, "shutdown-timeout", "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"));
-  MUSTER_TRY(options.exit_barrier_timeout,
-             WholeSeconds(given, "exit-barrier-timeout", "TORCH_ELASTIC_EXIT_BARRIER_TIMEOUT"));
+  MUSTER_TRY(options.shutdown_timeout, given.Parsed("shutdown-timeout", ParseSeconds));
+  MUSTER_TRY(options.exit_barrier_timeout, given.Parsed("exit-barrier-timeout", ParseSeconds));
   options.signals = given.Text("signals-to-handle");
-  const Result<SignalList> signals = ParseSignals(options.signals);
-  if (!signals) return given.Wrong("signals-to-handle", signals.error().message);
-  options.signal_numbers = signals->numbers;
-  for (const std::string& name : signals->unknown) {
+  MUSTER_TRY(const SignalList signals, given.Parsed("signals-to-handle", ParseSignals));
+  options.signal_numbers = signals.numbers;
+  for (const std::string& name : signals.unknown) {
     options.warnings.push_back(Concat(given.Source("signals-to-handle"), ": there is no signal '",
                                       Printable(name), "'; it is left out"));
   }
@@ -350,16 +340,11 @@ Status ReadLogs(const Settings& given, LaunchOptions& options) {
     return given.Wrong("logs-specs",
                        "Python plug-ins cannot be loaded here; use torchrun for that");
   }
-  const Result<std::vector<int64_t>> shown = ParseWorkerList(given.Text("local-ranks-filter"));
-  if (!shown) return given.Wrong("local-ranks-filter", shown.error().message);
-  options.shown_workers = *shown;
-  for (const auto& [name, choice] :
-       {std::pair{"redirects", &options.redirects}, std::pair{"tee", &options.tee}}) {
-    const Result<StreamChoice> streams = ParseStreams(given.Text(name));
-    if (!streams) return given.Wrong(name, streams.error().message);
-    *choice = *streams;
-  }
+  MUSTER_TRY(options.streams.shown_workers, given.Parsed("local-ranks-filter", ParseWorkerList));
+  MUSTER_TRY(options.streams.redirects, given.Parsed("redirects", ParseStreams));
+  MUSTER_TRY(options.streams.tee, given.Parsed("tee", ParseStreams));
   options.log_dir = given.Text("log-dir");
+  options.streams.without_logs = options.log_dir == "/dev/null";
   options.output_filters = ParseFilters(given.Text("duplicate-stdout-filters"));
   options.error_filters = ParseFilters(given.Text("duplicate-stderr-filters"));
   options.event_sink = given.Text("event-log-handler");
@@ -396,15 +381,15 @@ std::variant<LaunchOptions, LaunchRefusal> ReadLaunchOptions(std::span<const std
                                                              const Environment& environment,
                                                              LaunchPersonality personality) {
   const std::vector<ArgumentSpec> specs = LaunchTable(personality);
-  const CommandLine nothing;
-  const Status flags = Settings(specs, nothing, environment).CheckFlagVariables();
+  const Status flags = CheckFlagVariables(specs, environment);
   if (!flags) return LaunchRefusal{.status = 1, .text = flags.error().message};
 
   const Result<CommandLine> line = ReadCommandLine(specs, arguments);
   if (!line) return UsageError(line.error().message);
   if (line->help) return LaunchRefusal{.status = 0, .text = LaunchHelp(personality)};
   const Settings given(specs, *line, environment);
-  if (const Status typed = given.CheckVariables(); !typed) return UsageError(typed.error().message);
+  const Status typed = CheckVariables(specs, given);
+  if (!typed) return UsageError(typed.error().message);
   if (!line->script) return UsageError("the script is missing; see --help");
 
   Result<LaunchOptions> options = ReadAll(given, personality);

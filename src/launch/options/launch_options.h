@@ -60,9 +60,7 @@ struct LaunchOptions {
 
   // Logs and reports.
   std::string log_dir{};  ///< Empty: none.
-  StreamChoice redirects{};
-  StreamChoice tee{};
-  std::vector<int64_t> shown_workers{};  ///< Empty: all.
+  StreamOptions streams{};
   std::vector<std::string> output_filters{};
   std::vector<std::string> error_filters{};
   std::string failure_report{};  ///< A file. Empty: none.

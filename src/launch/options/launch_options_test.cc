@@ -97,7 +97,7 @@ TEST(LaunchOptionsTest, Launch005WorkersInBothSpellings) {
 }
 
 TEST(LaunchOptionsTest, Launch006AnOptionMayBeCutShort) {
-  EXPECT_EQ(Options({"--redirect=3", "W"}).redirects, *ParseStreams("3"));
+  EXPECT_EQ(Options({"--redirect=3", "W"}).streams.redirects, *ParseStreams("3"));
   EXPECT_EQ(Options({"--max_rest", "1", "W"}).max_restarts, 1);
 }
 
@@ -296,6 +296,7 @@ TEST(LaunchOptionsTest, RendezvousOptionsThatAreKnownAreNotToldOf) {
   EXPECT_THAT(Options({"--rdzv-backend=etcd",
                        "--rdzv-conf=join_timeout=1,timeout=1,last_call_timeout=1,close_timeout=1,"
                        "keep_alive_interval=1,keep_alive_max_attempt=3,rank_policy=text,label=a,"
+                       "reform_timeout=1,rejoin_window=1,expected=2,"
                        "protocol=https,cacert=a,cert=b,key=c,user=d,password_file=e,etcd_prefix=/f,"
                        "read_timeout=1,contact_timeout=1",
                        "W"})
@@ -503,8 +504,8 @@ TEST(ParseSignalsTest, WhatNobodyCanHandleIsRefused) {
 // torchrun refuses 10:1 as well, for a rank of two digits; here the tenth worker has streams too.
 TEST(LaunchOptionsTest, Launch033StreamsAreCheckedBeforeAnythingStarts) {
   for (const std::string text : {"0", "1", "2", "3", "0:1,1:2", "10:1"}) {
-    EXPECT_EQ(Options({"-r", text, "W"}).redirects, *ParseStreams(text));
-    EXPECT_EQ(Options({"-t" + text, "W"}).tee, *ParseStreams(text));
+    EXPECT_EQ(Options({"-r", text, "W"}).streams.redirects, *ParseStreams(text));
+    EXPECT_EQ(Options({"-t" + text, "W"}).streams.tee, *ParseStreams(text));
   }
   for (const std::string text : {"4", "0:1,", "0:4", ""}) {
     ExpectRefused({"-r", text, "W"}, "--redirects: '" + text + "' names no streams");
@@ -514,7 +515,7 @@ TEST(LaunchOptionsTest, Launch033StreamsAreCheckedBeforeAnythingStarts) {
 
 TEST(LaunchOptionsTest, Launch034AFilterOfRanksIsAList) {
   ExpectRefused({"--local-ranks-filter=a", "W"}, "--local-ranks-filter: 'a'");
-  EXPECT_THAT(Options({"--local-ranks-filter=0,2", "W"}).shown_workers, ElementsAre(0, 2));
+  EXPECT_THAT(Options({"--local-ranks-filter=0,2", "W"}).streams.shown_workers, ElementsAre(0, 2));
 }
 
 TEST(LaunchOptionsTest, Launch040ADoubledCommaIsAComma) {
@@ -556,7 +557,7 @@ TEST(LaunchHelpTest, TellsEveryOptionItsDefaultAndItsVariable) {
   for (const ArgumentSpec& option : LaunchTable(LaunchPersonality::kRun)) {
     EXPECT_THAT(help, HasSubstr(Concat("--", option.name)));
     EXPECT_THAT(std::string(option.help), Not(IsEmpty())) << option.name;
-    EXPECT_THAT(help, HasSubstr(std::string(option.variable)));
+    EXPECT_THAT(help, HasSubstr(VariableOf(option)));
     if (option.initial.empty()) continue;
     EXPECT_THAT(help, HasSubstr(Concat("default: ", option.initial)));
   }
@@ -568,8 +569,8 @@ TEST(LaunchHelpTest, AVariableIsNamedAfterItsOption) {
   for (const ArgumentSpec& option : LaunchTable(LaunchPersonality::kLegacy)) {
     std::string name = Concat("PET_", option.name);
     for (char& c : name) c = c == '-' ? '_' : static_cast<char>(std::toupper(c));
-    if (option.variable.empty()) continue;
-    EXPECT_EQ(option.variable, name);
+    if (VariableOf(option).empty()) continue;
+    EXPECT_EQ(VariableOf(option), name);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <csignal>
 #include <optional>
 
+#include "base/parse.h"
 #include "base/text.h"
 #include "base/trim.h"
 #include "launch/core/signals.h"
@@ -11,16 +12,6 @@
 namespace muster {
 
 namespace {
-
-std::vector<std::string_view> Split(std::string_view text, char at) {
-  std::vector<std::string_view> pieces;
-  while (true) {
-    const size_t end = text.find(at);
-    pieces.push_back(text.substr(0, end));
-    if (end == text.npos) return pieces;
-    text.remove_prefix(end + 1);
-  }
-}
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
@@ -101,11 +92,8 @@ std::vector<std::string> ParseFilters(std::string_view text) {
 
 Result<SignalList> ParseSignals(std::string_view text) {
   SignalList list;
-  for (bool more = true; more;) {
-    const size_t end = text.find(',');
-    const std::string_view name = Trim(text.substr(0, end));
-    more = end != text.npos;
-    if (more) text.remove_prefix(end + 1);
+  for (const std::string_view item : Split(text, ',')) {
+    const std::string_view name = Trim(item);
     const std::optional<int> number = SignalNumber(name);
     if (!number) {
       list.unknown.emplace_back(name);

@@ -35,6 +35,9 @@ constexpr std::array kKeys = {
     Key{"contact_timeout", kAll},  // the launcher's own
     Key{"join_timeout", kSessions | kC10d},
     Key{"last_call_timeout", kSessions | kC10d},
+    Key{"reform_timeout", kSessions},
+    Key{"rejoin_window", kSessions},
+    Key{"expected", kSessions},
     Key{"close_timeout", kSessions | kC10d},
     Key{"keep_alive_interval", kSessions | kC10d},
     Key{"keep_alive_max_attempt", kSessions | kC10d},
@@ -75,7 +78,7 @@ size_t Distance(std::string_view one, std::string_view other) {
   return row.back();
 }
 
-constexpr size_t kKeyBytesMax = 64;  // more is no slip of the pen
+constexpr size_t kKeyBytesMax = 64;  // more is no typing error
 
 }  // namespace
 
@@ -83,7 +86,7 @@ std::optional<std::string> WarningOfKey(std::string_view backend, std::string_vi
   const auto wanted = std::ranges::find(kNames, backend, &decltype(kNames)::value_type::first);
   if (wanted == kNames.end()) return std::nullopt;
   const Key* nearest = nullptr;
-  size_t least = key.size() / 2 + 1;  // what shares less than half of it is another word
+  size_t least = key.size() / 2 + 1;  // less than half in common: no typing error
   for (const Key& known : kKeys) {
     if ((known.known_to & wanted->second) == 0) continue;
     if (known.name == key) return std::nullopt;

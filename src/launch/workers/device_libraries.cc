@@ -14,10 +14,10 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "base/text.h"
-#include "base/trim.h"
 #include "os/posix/file_io.h"
 #include "os/posix/owned_fd.h"
 #include "os/posix/posix_clock.h"
@@ -27,6 +27,8 @@
 namespace muster {
 
 namespace {
+
+using Json = nlohmann::json;
 
 /// A vendor's library. The functions that are called are declared here: neither the vendors'
 /// headers are needed to build muster, nor their libraries to run it.
@@ -146,30 +148,26 @@ Result<std::vector<Gpu>> QueryLevelZero(const std::string& name) {
 
 using Query = Result<std::vector<Gpu>> (*)(const std::string& library);
 
-// What the child writes: a line for each GPU, "+uuid pci", and an end, "."; or a reason, "!text".
+// What the child writes: a line with the GPUs as [["uuid", "pci"], ...], or with the reason why
+// not.
 constexpr size_t kAnswerBytesMax = size_t{1} << 20;
 
 std::string Written(const Result<std::vector<Gpu>>& answer) {
-  if (!answer) return Concat("!", Printable(answer.error().message, 500), "\n");
-  std::string text;
-  for (const Gpu& gpu : *answer) text += Concat("+", gpu.uuid, " ", gpu.pci, "\n");
-  return text + ".\n";
-}
-
-bool IsWhole(std::string_view text) {
-  return text.ends_with("\n") &&
-         (text.starts_with('!') || text == ".\n" || text.ends_with("\n.\n"));
+  Json json = Json::array();
+  if (!answer) json = Printable(answer.error().message, 500);
+  if (answer) {
+    for (const Gpu& gpu : *answer) json.push_back(Json::array({gpu.uuid, gpu.pci}));
+  }
+  return json.dump(-1, ' ', true, Json::error_handler_t::replace) + "\n";
 }
 
 Result<std::vector<Gpu>> ReadBack(std::string_view text) {
-  if (text.starts_with('!')) return Error{Code::kNotFound, std::string(Trim(text.substr(1)))};
+  const Json json = Json::parse(text, nullptr, false);
+  if (!json.is_array())
+    return Error{Code::kNotFound, json.is_string() ? json.get<std::string>() : "it crashed"};
   std::vector<Gpu> gpus;
-  while (text.starts_with('+')) {
-    const std::string_view line = text.substr(1, text.find('\n') - 1);
-    const size_t blank = line.find(' ');
-    gpus.push_back({std::string(line.substr(0, blank)), std::string(line.substr(blank + 1))});
-    text.remove_prefix(line.size() + 2);
-  }
+  for (const Json& gpu : json)
+    gpus.push_back({gpu.at(0).get<std::string>(), gpu.at(1).get<std::string>()});
   return gpus;
 }
 
@@ -203,7 +201,7 @@ Result<std::string> ReadAnswer(int input, Duration patience) {
   const PosixClock clock;
   const Instant deadline = clock.Now() + patience;
   std::string text;
-  while (!IsWhole(text)) {
+  while (!text.ends_with('\n')) {
     const int64_t left_ms = Milliseconds(deadline - clock.Now() + 999us);
     pollfd readable{.fd = input, .events = POLLIN, .revents = 0};
     const int ready = left_ms > 0 ? poll(&readable, 1, static_cast<int>(left_ms)) : 0;
@@ -254,15 +252,8 @@ std::string PciAddress(unsigned domain, unsigned bus, unsigned device, unsigned 
 
 Result<std::vector<Gpu>> QueryLibrary(VendorLibrary vendor, const std::string& library,
                                       const Environment& environment, Duration patience) {
-  switch (vendor) {
-    case VendorLibrary::kNvml:
-      return QueryInChild(QueryNvml, library, environment, patience);
-    case VendorLibrary::kCuda:
-      return QueryInChild(QueryCuda, library, environment, patience);
-    case VendorLibrary::kLevelZero:
-      return QueryInChild(QueryLevelZero, library, environment, patience);
-  }
-  return std::vector<Gpu>{};
+  constexpr Query kQueries[] = {QueryNvml, QueryCuda, QueryLevelZero};
+  return QueryInChild(kQueries[static_cast<size_t>(vendor)], library, environment, patience);
 }
 
 }  // namespace muster

@@ -3,11 +3,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <optional>
 #include <string_view>
 #include <system_error>
@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "base/trim.h"
 #include "launch/core/visible_devices.h"
+#include "launch/workers/kernel_files.h"
 #include "os/posix/file_io.h"
 
 namespace muster {
@@ -27,51 +28,29 @@ namespace fs = std::filesystem;
 
 std::string ReadOrEmpty(const fs::path& path) { return ReadUpTo(path).value_or(""); }
 
-std::vector<fs::path> Listed(const fs::path& folder) {
-  std::vector<fs::path> paths;
-  std::error_code failure;
-  for (fs::directory_iterator at(folder, failure), end; !failure && at != end;
-       at.increment(failure))
-    paths.push_back(at->path());
-  return paths;
-}
-
-std::optional<uint64_t> NumberAfter(std::string_view prefix, std::string_view text) {
-  if (!text.starts_with(prefix)) return std::nullopt;
-  text.remove_prefix(prefix.size());
-  uint64_t number = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stop, failure] = std::from_chars(text.data(), end, number);
-  if (failure != std::errc() || stop != end) return std::nullopt;
-  return number;
-}
-
 // A compute node's properties are lines of "name value". Those of a GPU that this container may not
 // use cannot be read; then it is as if it were not there.
 std::vector<Gpu> AmdGpus(const std::string& sys) {
-  std::map<uint64_t, Gpu> by_node;
-  for (const fs::path& node : Listed(fs::path(sys) / "class/kfd/kfd/topology/nodes")) {
-    const std::optional<uint64_t> number = NumberAfter("", node.filename().string());
-    if (!number) continue;
+  std::vector<Gpu> gpus;
+  for (const auto& [_, node] :
+       NumberedChildren(fs::path(sys) / "class/kfd/kfd/topology/nodes", "")) {
     std::map<std::string, uint64_t> properties;
     std::ifstream lines(node / "properties");
     std::string name;
     uint64_t value = 0;
     while (lines >> name >> value) properties[name] = value;
     if (properties["simd_count"] == 0) continue;  // A CPU.
-    Gpu& gpu = by_node[*number];
     char uuid[32] = "";
     if (properties["unique_id"] != 0) {
       std::snprintf(uuid, sizeof uuid, "GPU-%016llx",
                     static_cast<unsigned long long>(properties["unique_id"]));
     }
-    gpu.uuid = uuid;
     const auto location = static_cast<unsigned>(properties["location_id"]);
-    gpu.pci = PciAddress(static_cast<unsigned>(properties["domain"]), (location >> 8) & 0xff,
-                         (location >> 3) & 0x1f, location & 7);
+    gpus.push_back(
+        {.uuid = uuid,
+         .pci = PciAddress(static_cast<unsigned>(properties["domain"]), (location >> 8) & 0xff,
+                           (location >> 3) & 0x1f, location & 7)});
   }
-  std::vector<Gpu> gpus;
-  for (const auto& [_, gpu] : by_node) gpus.push_back(gpu);
   return gpus;
 }
 
@@ -84,16 +63,11 @@ struct IntelCards {
 // node. Integrated graphics are on the first bus, cards behind a bridge.
 IntelCards CountIntelCards(const std::string& sys) {
   IntelCards cards;
-  for (const fs::path& card : Listed(fs::path(sys) / "class/drm")) {
-    if (!NumberAfter("card", card.filename().string())) continue;
+  for (const auto& [_, card] : NumberedChildren(fs::path(sys) / "class/drm", "card")) {
     const fs::path device = card / "device";
     if (Trim(ReadOrEmpty(device / "vendor")) != "0x8086") continue;
     if (!ReadOrEmpty(device / "class").starts_with("0x03")) continue;
-    const std::vector<fs::path> nodes = Listed(device / "drm");
-    const bool renders = std::any_of(nodes.begin(), nodes.end(), [](const fs::path& node) {
-      return NumberAfter("renderD", node.filename().string()).has_value();
-    });
-    if (!renders) continue;
+    if (NumberedChildren(device / "drm", "renderD").empty()) continue;
     std::error_code failure;
     const std::string address = fs::canonical(device, failure).filename().string();
     const size_t colon = address.find(':');

@@ -5,13 +5,17 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "base/parse.h"
 #include "base/text.h"
 
 namespace muster {
 
 namespace {
+
+constexpr std::string_view kNames[] = {"python3", "python"};
 
 bool IsProgram(const std::string& path) {
   struct stat facts {};
@@ -22,17 +26,11 @@ bool IsProgram(const std::string& path) {
 // An empty one is the current folder, as for a shell.
 std::vector<std::string> FoldersOfPath(const Environment& environment) {
   std::vector<std::string> folders;
-  const auto found = environment.find("PATH");
   // What execvp() takes where there is no PATH at all.
-  std::string_view rest = "/bin:/usr/bin";
-  if (found != environment.end()) rest = found->second;
-  while (true) {
-    const size_t end = rest.find(':');
-    const std::string_view folder = rest.substr(0, end);
+  const std::string path = Variable(environment, "PATH").value_or("/bin:/usr/bin");
+  for (const std::string_view folder : Split(path, ':'))
     folders.emplace_back(folder.empty() ? "." : folder);
-    if (end == rest.npos) return folders;
-    rest.remove_prefix(end + 1);
-  }
+  return folders;
 }
 
 std::string FolderOf(const std::string& path) {
@@ -44,29 +42,6 @@ std::string FolderOf(const std::string& path) {
 std::string InFolder(const std::string& folder, std::string_view name) {
   return Concat(folder, folder.ends_with('/') ? "" : "/", name);
 }
-
-class Search {
- public:
-  /// True if it is there; then found() is it.
-  bool Try(const std::string& path) {
-    if (IsProgram(path)) {
-      found_ = path;
-      return true;
-    }
-    if (std::find(tried_.begin(), tried_.end(), path) == tried_.end()) tried_.push_back(path);
-    return false;
-  }
-  bool TryBothNames(const std::string& folder) {
-    return Try(InFolder(folder, "python3")) || Try(InFolder(folder, "python"));
-  }
-
-  const std::string& found() const { return found_; }
-  const std::vector<std::string>& tried() const { return tried_; }
-
- private:
-  std::string found_;
-  std::vector<std::string> tried_;
-};
 
 }  // namespace
 
@@ -83,26 +58,32 @@ Result<std::string> FindPython(const Environment& environment, const std::string
   if (const std::string named = VariableOrEmpty(environment, "PYTHON_EXEC"); !named.empty())
     return named;
   if (!option.empty()) return option;
-  Search search;
+  std::vector<std::string> tried;
+  const auto add = [&](const std::string& folder, std::string_view name) {
+    std::string path = InFolder(folder, name);
+    if (std::ranges::find(tried, path) == tried.end()) tried.push_back(std::move(path));
+  };
   for (const std::string* const path : {&own_path, &resolved_own_path}) {
     const std::string folder = FolderOf(*path);
-    if (!folder.empty() && search.TryBothNames(folder)) return search.found();
+    if (folder.empty()) continue;
+    for (const std::string_view name : kNames) add(folder, name);
   }
   for (const char* const variable : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {
     const std::string prefix = VariableOrEmpty(environment, variable);
-    if (!prefix.empty() && search.Try(InFolder(prefix, "bin/python"))) return search.found();
+    if (!prefix.empty()) add(prefix, "bin/python");
   }
+  if (const auto found = std::ranges::find_if(tried, IsProgram); found != tried.end())
+    return *found;
   // One name on all of PATH before the other: an old `python` early on it must not win.
   const std::vector<std::string> folders = FoldersOfPath(environment);
-  for (const std::string_view name : {"python3", "python"}) {
+  for (const std::string_view name : kNames) {
     for (const std::string& folder : folders) {
       if (const std::string path = InFolder(folder, name); IsProgram(path)) return path;
     }
   }
   constexpr size_t kShown = 8;
-  std::string tried = ListOf(search.tried(), kShown);
   return Error{Code::kNotFound,
-               Concat("no Python to run the workers with: there is no ", tried,
+               Concat("no Python to run the workers with: there is no ", ListOf(tried, kShown),
                       tried.empty() ? "" : ", and no ", "python3 or python on PATH='",
                       Printable(VariableOrEmpty(environment, "PATH"), 500),
                       "'; set PYTHON_EXEC or give --python")};

@@ -3,14 +3,14 @@
 #include <sched.h>
 
 #include <cerrno>
-#include <charconv>
 #include <filesystem>
 #include <optional>
 #include <string_view>
-#include <system_error>
 
+#include "base/parse.h"
 #include "base/text.h"
 #include "base/trim.h"
+#include "launch/workers/kernel_files.h"
 #include "os/posix/file_io.h"
 #include "os/posix/system_error.h"
 
@@ -20,17 +20,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::optional<int> Number(std::string_view text) {
-  int number = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stop, failure] = std::from_chars(text.data(), end, number);
-  if (failure != std::errc() || stop != end) return std::nullopt;
-  return number;
-}
-
 Result<int> ReadNumber(const fs::path& path) {
   const std::optional<std::string> text = ReadUpTo(path);
-  const std::optional<int> number = Number(Trim(text.value_or("")));
+  const std::optional<int> number = ParseAll<int>(Trim(text.value_or("")));
   if (number) return *number;
   return Error{Code::kUnavailable, Concat("a number was expected in ", path.string(), ", and ",
                                           text ? Concat("'", Printable(*text), "' is there")
@@ -45,26 +37,12 @@ Result<Cpus> ReadCpuList(const fs::path& path) {
   return cpus;
 }
 
-// The numbered children of a folder: "index0", "index3".
-std::vector<std::pair<int, fs::path>> Numbered(const fs::path& folder, std::string_view prefix) {
-  std::vector<std::pair<int, fs::path>> found;
-  std::error_code failure;
-  for (fs::directory_iterator at(folder, failure), end; !failure && at != end;
-       at.increment(failure)) {
-    const std::string name = at->path().filename().string();
-    if (!name.starts_with(prefix)) continue;
-    if (const auto number = Number(std::string_view(name).substr(prefix.size())))
-      found.emplace_back(*number, at->path());
-  }
-  return found;
-}
-
 // Those that share the cache of the highest level. Empty where the kernel does not say, as in some
-// virtual machines; only one way of binding goes by it.
+// virtual machines; only kCoreComplex needs it.
 Cpus SharersOfLastCache(const fs::path& cpu) {
   int highest = 0;
   Cpus sharers;
-  for (const auto& [_, cache] : Numbered(cpu / "cache", "index")) {
+  for (const auto& [_, cache] : NumberedChildren(cpu / "cache", "index")) {
     const Result<int> level = ReadNumber(cache / "level");
     const Result<Cpus> shared = ReadCpuList(cache / "shared_cpu_list");
     if (!level || !shared || *level <= highest) continue;
@@ -79,7 +57,7 @@ Cpus SharersOfLastCache(const fs::path& cpu) {
 Result<NumaTopology> ReadNumaTopology(const std::string& sys) {
   const fs::path system = fs::path(sys) / "devices/system";
   NumaTopology topology;
-  for (const auto& [node, path] : Numbered(system / "node", "node")) {
+  for (const auto& [node, path] : NumberedChildren(system / "node", "node")) {
     MUSTER_TRY(topology.nodes[node], ReadCpuList(path / "cpulist"));
   }
   if (topology.nodes.empty()) {
@@ -108,13 +86,14 @@ Result<std::vector<int>> NumaNodesOf(const std::vector<Gpu>& gpus, const std::st
     const Result<int> node =
         ReadNumber(fs::path(sys) / "bus/pci/devices" / gpus[i].pci / "numa_node");
     if (!node) return Error{node.error().code, Concat("GPU ", i, ": ", node.error().message)};
-    nodes.push_back(*node < 0 ? 0 : *node);  // -1: the firmware has said nothing.
+    nodes.push_back(*node < 0 ? 0 : *node);  // -1: the firmware does not report it.
   }
   return nodes;
 }
 
 Result<Cpus> OwnCpus() {
-  // The kernel wants room for all CPUs that it was built for, and says only whether it was enough.
+  // The kernel needs room for all CPUs that it was built for, and reports only whether it was
+  // enough.
   for (size_t bits = 1024; bits <= size_t{kCpuNumberMax} + 1; bits *= 2) {
     std::vector<unsigned long> words(bits / (8 * sizeof(unsigned long)));
     auto* const set = reinterpret_cast<cpu_set_t*>(words.data());

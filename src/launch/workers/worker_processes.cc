@@ -3,7 +3,6 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
-#include <sys/random.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,6 +18,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "os/posix/entropy.h"
 #include "os/posix/forking.h"
 #include "os/posix/process.h"
 #include "os/posix/system_error.h"
@@ -36,16 +36,9 @@ Error CannotRun(std::string_view what, int number = errno) {
   return SystemError(Concat("cannot run workers: ", what), number);
 }
 
-uint64_t Entropy() {
-  uint64_t bits = 0;
-  // Without it, the pid and the start time still make a unique token.
-  [[maybe_unused]] const ssize_t got = getrandom(&bits, sizeof bits, GRND_NONBLOCK);
-  return bits;
-}
-
 std::string MakeToken() {
   const std::optional<ProcessFacts> self = FactsOf(getpid());
-  return Concat(getpid(), "-", self ? self->started : 0, "-", Entropy());
+  return Concat(getpid(), "-", self ? self->started : 0, "-", RandomFromKernel());
 }
 
 sigset_t OnlyChildSignal() {
@@ -108,7 +101,8 @@ Status WorkerProcesses::Prepare() {
   if (!events_.is_open() || !AddTo(events_, wake_, kNoPid) ||
       !AddTo(events_, child_signals_, kNoPid))
     return CannotRun("epoll");
-  if (options_.use_cgroup) cgroup_ = Cgroup::Make(Concat("muster-", getpid(), "-", Entropy()));
+  if (options_.use_cgroup)
+    cgroup_ = Cgroup::Make(Concat("muster-", getpid(), "-", RandomFromKernel()));
 
   // Where SIGCHLD is ignored, perhaps by our parent, children leave no exit status.
   struct sigaction plain {};
@@ -291,8 +285,7 @@ pid_t WorkerProcesses::guardian_pid() const {
 // what the thread does
 
 void WorkerProcesses::Wake() {
-  const uint64_t one = 1;
-  [[maybe_unused]] const ssize_t put = write(wake_.get(), &one, sizeof one);
+  eventfd_write(wake_.get(), 1);  // it fails only while an earlier one is still to be read
 }
 
 void WorkerProcesses::Watch() {

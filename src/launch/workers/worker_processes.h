@@ -83,7 +83,7 @@ class WorkerProcesses final : public WorkerRunner {
     pid_t pid = 0;
     std::string mark{};
     OwnedFd handle{};
-    bool was_killed = false;       // SIGKILL was asked for
+    bool was_killed = false;       // SIGKILL was requested
     bool is_to_be_killed = false;  // and not yet done
   };
 

@@ -67,9 +67,9 @@ class System {
   /// A simulated process may be dead already: code that still runs in it ends when it sees this.
   virtual bool has_ended() const { return false; }
   virtual uint32_t process_id() const = 0;
-  /// Tells the nodes of one process apart.
+  /// Distinguishes the nodes of one process.
   virtual int64_t NextNodeId() = 0;
-  /// Another number at each call. In a real process nobody can predict it.
+  /// Another number at each call. In a real process it is unpredictable.
   virtual uint64_t Seed() = 0;
 
   virtual std::unique_ptr<Monitor> MakeMonitor() = 0;

@@ -1,10 +1,10 @@
 #include "os/posix/address.h"
 
 #include <arpa/inet.h>
-#include <netdb.h>
 #include <netinet/in.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <future>
 #include <memory>
@@ -13,7 +13,7 @@
 
 #include "base/interruption.h"
 #include "base/text.h"
-#include "os/posix/name_lookup.h"
+#include "os/posix/posix_clock.h"
 
 namespace muster {
 
@@ -21,7 +21,9 @@ namespace {
 
 using Addresses = std::vector<sockaddr_storage>;
 
-Result<Addresses> LookUp(const Endpoint& endpoint, int flags) {
+constexpr uint8_t kMapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+
+Result<HostRecord> LookUp(const Endpoint& endpoint, int flags) {
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
   hints.ai_socktype = SOCK_STREAM;
@@ -30,31 +32,83 @@ Result<Addresses> LookUp(const Endpoint& endpoint, int flags) {
   const std::string port = Concat(endpoint.port);
   const int failure = getaddrinfo(endpoint.host.c_str(), port.c_str(), &hints, &list);
   if (failure != 0) return Error{Code::kUnavailable, gai_strerror(failure)};
-  Addresses addresses;
-  for (const addrinfo* item = list; item != nullptr; item = item->ai_next) {
-    std::memcpy(&addresses.emplace_back(), item->ai_addr, item->ai_addrlen);
+  HostRecord record;
+  // Only the first item has the canonical name.
+  if (list->ai_canonname != nullptr) record.canonical = list->ai_canonname;
+  record.addresses = TakeAddresses(list);
+  return record;
+}
+
+/// Whether the answer came within `limit`. False, too, if the thread is interrupted.
+bool ComesWithin(const std::future<Result<HostRecord>>& answer, Duration limit) {
+  const auto comes = [&](Duration time) {
+    return answer.wait_for(time) == std::future_status::ready;
+  };
+  if (!CanBeInterrupted()) {
+    if (limit == Duration::max()) return answer.wait(), true;
+    return comes(limit);
   }
-  freeaddrinfo(list);
-  std::stable_partition(addresses.begin(), addresses.end(),
-                        [](const sockaddr_storage& a) { return a.ss_family == AF_INET6; });
-  return addresses;
+  Instant now = BootTime();
+  for (const Instant deadline = now + limit; now < deadline; now = BootTime()) {
+    if (CheckInterruption(now)) return false;
+    if (comes(UntilNextCheck(deadline) - now)) return true;
+  }
+  return comes(0s);
+}
+
+template <typename GetName>
+std::optional<sockaddr_storage> AddressFrom(GetName* get_name, int fd) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  if (get_name(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) return std::nullopt;
+  return address;
 }
 
 }  // namespace
 
+std::vector<sockaddr_storage> TakeAddresses(addrinfo* list) {
+  Addresses addresses;
+  for (const addrinfo* item = list; item != nullptr; item = item->ai_next)
+    std::memcpy(&addresses.emplace_back(), item->ai_addr, item->ai_addrlen);
+  freeaddrinfo(list);
+  std::stable_partition(addresses.begin(), addresses.end(), [](const sockaddr_storage& address) {
+    return address.ss_family == AF_INET6;
+  });
+  return addresses;
+}
+
+socklen_t SizeOf(const sockaddr_storage& address) {
+  return address.ss_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
+}
+
+std::optional<sockaddr_storage> LocalAddress(int fd) { return AddressFrom(&getsockname, fd); }
+std::optional<sockaddr_storage> PeerAddress(int fd) { return AddressFrom(&getpeername, fd); }
+
+bool IsMapped(const IpBytes& bytes) {
+  return std::equal(std::begin(kMapped), std::end(kMapped), bytes.begin());
+}
+
+IpBytes BytesOf(const sockaddr& address) {
+  IpBytes bytes{};
+  if (address.sa_family == AF_INET) {
+    std::ranges::copy(kMapped, bytes.begin());
+    std::memcpy(bytes.data() + sizeof kMapped,
+                &reinterpret_cast<const sockaddr_in&>(address).sin_addr, 4);
+  } else if (address.sa_family == AF_INET6) {
+    std::memcpy(bytes.data(), &reinterpret_cast<const sockaddr_in6&>(address).sin6_addr,
+                bytes.size());
+  }
+  return bytes;
+}
+
 std::string ToString(const sockaddr_storage& address) {
+  const IpBytes bytes = BytesOf(*Raw(address));
   char text[INET6_ADDRSTRLEN] = "?";
-  if (address.ss_family == AF_INET) {
-    const auto& v4 = reinterpret_cast<const sockaddr_in&>(address);
-    inet_ntop(AF_INET, &v4.sin_addr, text, sizeof text);
+  if (IsMapped(bytes)) {
+    inet_ntop(AF_INET, bytes.data() + sizeof kMapped, text, sizeof text);
     return Concat(std::string_view(text), ':', PortOf(address));
   }
-  const auto& v6 = reinterpret_cast<const sockaddr_in6&>(address);
-  if (IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr)) {
-    inet_ntop(AF_INET, v6.sin6_addr.s6_addr + 12, text, sizeof text);
-    return Concat(std::string_view(text), ':', PortOf(address));
-  }
-  inet_ntop(AF_INET6, &v6.sin6_addr, text, sizeof text);
+  inet_ntop(AF_INET6, bytes.data(), text, sizeof text);
   return Concat('[', std::string_view(text), "]:", PortOf(address));
 }
 
@@ -65,17 +119,26 @@ uint16_t PortOf(const sockaddr_storage& address) {
 }
 
 Result<Addresses> ResolveLiteral(const Endpoint& endpoint) {
-  return LookUp(endpoint, AI_NUMERICHOST);
+  MUSTER_TRY(HostRecord record, LookUp(endpoint, AI_NUMERICHOST));
+  return std::move(record.addresses);
 }
 
 Result<Addresses> Resolve(const Endpoint& endpoint, Instant now, Instant deadline) {
   if (Result<Addresses> literal = ResolveLiteral(endpoint)) return literal;
+  MUSTER_TRY(HostRecord record, LookUpInTime(endpoint, 0, now, deadline));
+  return std::move(record.addresses);
+}
+
+Result<HostRecord> LookUpInTime(const Endpoint& endpoint, int flags, Instant now,
+                                Instant deadline) {
   // Detached: there is no way to stop getaddrinfo. It holds nothing of ours but its own promise.
-  auto promise = std::make_shared<std::promise<Result<Addresses>>>();
-  std::future<Result<Addresses>> answer = promise->get_future();
+  auto promise = std::make_shared<std::promise<Result<HostRecord>>>();
+  std::future<Result<HostRecord>> answer = promise->get_future();
   try {
-    std::thread([promise, endpoint] { promise->set_value(LookUp(endpoint, 0)); }).detach();
-  } catch (const std::system_error& failure) {  // the one way in which std::thread says so
+    std::thread([promise, endpoint, flags] {
+      promise->set_value(LookUp(endpoint, flags));
+    }).detach();
+  } catch (const std::system_error& failure) {  // the one way in which std::thread reports it
     return Error{Code::kUnavailable, Concat("looking up '", endpoint.host, "': no thread for it: ",
                                             std::string_view(failure.what()))};
   }

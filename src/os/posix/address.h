@@ -1,9 +1,12 @@
-// Socket addresses: to text, from names, and the few socket calls that libuv does not make for us.
+// Socket addresses: to text, from names, and of sockets.
 #pragma once
 
+#include <netdb.h>
 #include <sys/socket.h>
 
+#include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,8 +20,26 @@ namespace muster {
 /// name up.
 std::string ToString(const sockaddr_storage& address);
 
+/// As system calls take it.
+inline const sockaddr* Raw(const sockaddr_storage& address) {
+  return reinterpret_cast<const sockaddr*>(&address);
+}
+socklen_t SizeOf(const sockaddr_storage& address);
+
+/// Of a socket, and of its peer. Nothing: it is not connected any more.
+std::optional<sockaddr_storage> LocalAddress(int fd);
+std::optional<sockaddr_storage> PeerAddress(int fd);
+
+/// The address without its port, IPv4 mapped into IPv6, so that both notations compare equal.
+using IpBytes = std::array<uint8_t, 16>;
+IpBytes BytesOf(const sockaddr& address);
+bool IsMapped(const IpBytes& bytes);
+
 /// The port of an IPv4 or IPv6 address.
 uint16_t PortOf(const sockaddr_storage& address);
+
+/// In the order of the list, but IPv6 first. Frees the list.
+std::vector<sockaddr_storage> TakeAddresses(addrinfo* list);
 
 /// The address that `endpoint` spells out, if it does: no lookup, no wait.
 Result<std::vector<sockaddr_storage>> ResolveLiteral(const Endpoint& endpoint);
@@ -28,5 +49,12 @@ Result<std::vector<sockaddr_storage>> ResolveLiteral(const Endpoint& endpoint);
 /// no such name (now), or no thread to be had. kTimeout.
 Result<std::vector<sockaddr_storage>> Resolve(const Endpoint& endpoint, Instant now,
                                               Instant deadline);
+
+/// The same for a name, with getaddrinfo()'s flags.
+struct HostRecord {
+  std::string canonical;  ///< With AI_CANONNAME.
+  std::vector<sockaddr_storage> addresses;
+};
+Result<HostRecord> LookUpInTime(const Endpoint& endpoint, int flags, Instant now, Instant deadline);
 
 }  // namespace muster

@@ -3,10 +3,13 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdio>
 
-#include "os/posix/owned_fd.h"
+#include "base/text.h"
+#include "os/posix/entropy.h"
 
 namespace muster {
 
@@ -18,6 +21,19 @@ bool WriteAll(int fd, std::string_view bytes) {
     bytes.remove_prefix(static_cast<size_t>(written));
   }
   return true;
+}
+
+OwnedFd ReplaceFile(const std::string& path, std::string_view bytes, mode_t mode) {
+  // Nobody can predict the name, and O_EXCL follows no link: others may write to the folder.
+  const std::string draft = Concat(path, ".", RandomFromKernel(), ".new");
+  OwnedFd file(open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
+  if (!file.is_open()) return file;
+  if (WriteAll(file.get(), bytes) && rename(draft.c_str(), path.c_str()) == 0) return file;
+  const int why = errno;
+  unlink(draft.c_str());
+  file.Close();
+  errno = why;
+  return file;
 }
 
 ssize_t ReadAt(int fd, char* bytes, size_t size, uint64_t offset) {
@@ -35,12 +51,16 @@ ssize_t ReadAt(int fd, char* bytes, size_t size, uint64_t offset) {
 
 std::optional<std::string> ReadUpTo(const std::string& path, size_t bytes_max) {
   const OwnedFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file.is_open()) return std::nullopt;
+  return file.is_open() ? ReadUpTo(file.get(), bytes_max) : std::nullopt;
+}
+
+std::optional<std::string> ReadUpTo(int fd, size_t bytes_max) {
   std::string text;
   std::array<char, 16'384> chunk;
   while (text.size() < bytes_max) {
-    const ssize_t got = read(file.get(), chunk.data(), chunk.size());
+    const ssize_t got = read(fd, chunk.data(), std::min(chunk.size(), bytes_max - text.size()));
     if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && text.empty()) return std::nullopt;
     if (got <= 0) break;
     text.append(chunk.data(), static_cast<size_t>(got));
   }

@@ -1,4 +1,4 @@
-// This machine as its network sees it: names, addresses, free ports.
+// This machine as its network sees it: names and addresses.
 //
 // Any thread. Name lookups block, but never for longer than kNameLookupMax each: a resolver that
 // hangs must not hang a rendezvous.
@@ -24,7 +24,7 @@ std::string FullyQualifiedHostName();
 
 /// Whether `host`, a name or a literal, is this machine: a loopback address (also one mapped into
 /// IPv6), an address of any interface, the machine's name in any case, or whatever shares an
-/// address with that name. A name that cannot be looked up is somebody else's.
+/// address with that name. A name that cannot be looked up is not.
 bool IsThisHost(const std::string& host);
 
 /// The same, but no name is looked up except `host`: an address must be one of this machine's.
@@ -34,24 +34,11 @@ bool IsHere(const std::string& host);
 /// no use to others. Sends nothing.
 std::string AddressTowards(const Endpoint& peer);
 
-struct PortSocket {
-  int fd;
-  uint16_t port;
-};
-
-/// A listening socket on all addresses, IPv6 and IPv4, at a port that is free on each of them. The
-/// caller owns the descriptor. kUnavailable.
-Result<PortSocket> ListenOnFreePort();
-
-/// Whether the resolver knows the name; if it cannot say for the moment, it is asked for some
+/// Whether the resolver knows the name; if it fails temporarily, it is asked again for some
 /// seconds. kNotFound.
 Status CanBeResolved(const std::string& host);
 
-/// The file that this process runs; empty if the system does not tell.
+/// The file that this process runs; empty if unknown.
 std::string OwnPath();
-
-void CloseSocket(int fd);
-/// Another descriptor for the same socket, not for children. kUnavailable.
-Result<int> DuplicateDescriptor(int fd);
 
 }  // namespace muster

@@ -63,7 +63,8 @@ size_t NextWrite(std::string_view rest) {
 bool LineWriter::State::Send(std::string_view rest) {
   while (!rest.empty()) {
     const ssize_t count = write(fd, rest.data(), NextWrite(rest));
-    if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {  // somebody else wants it so
+    if (count < 0 &&
+        (errno == EAGAIN || errno == EWOULDBLOCK)) {  // another process made it non-blocking
       pollfd room{.fd = fd, .events = POLLOUT, .revents = 0};
       poll(&room, 1, -1);
     } else if (count == 0 || (count < 0 && errno != EINTR)) {

@@ -1,6 +1,6 @@
 // Lines on their way to a descriptor whose reader may have stopped reading.
 //
-// A thread of its own writes; whoever has something to report never waits for the reader. Lines
+// A thread of its own writes, so that no caller waits for the reader. Lines
 // that find the queue full are dropped and counted, and the count is written once there is room
 // again. Nothing about the descriptor is changed: O_NONBLOCK would hold for every process that
 // shares the open file.

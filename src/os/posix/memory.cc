@@ -8,28 +8,24 @@
 #include <algorithm>
 #include <atomic>
 #include <charconv>
-#include <fstream>
-#include <iterator>
 #include <mutex>
 #include <new>
 #include <optional>
 #include <utility>
 
 #include "os/posix/cgroup.h"
+#include "os/posix/file_io.h"
 
 namespace muster {
 
 namespace {
 
-std::string ReadText(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
+std::string ReadText(const std::string& path) { return ReadUpTo(path).value_or(""); }
 
 // Of the process, as operator new and its handler are. Nothing here allocates.
 struct Reserve {
   std::mutex mutex;
-  MemoryAccount* account = nullptr;  // null: nobody has one
+  MemoryAccount* account = nullptr;  // null: there is none
   std::new_handler next = nullptr;
   void* kept = nullptr;
   bool was_given_up = false;
@@ -51,7 +47,7 @@ constinit Reserve reserve;
 
 // operator new tries again when this returns, with the handler that is there then; it throws where
 // there is none. The limit is lowered until the reserve can be had again: an allocation that is
-// larger than what can ever be had, somewhere in the process, says nothing about the store.
+// larger than what can ever be had, somewhere in the process, need not be the store's.
 void OnNoMemory() {
   const std::lock_guard lock(reserve.mutex);
   if (!reserve.GiveUp()) {
@@ -130,7 +126,7 @@ void GiveMemoryBack() {
   gives_back = true;
 #if defined(__GLIBC__)
   constexpr int kMapped = 128 * 1024;
-  mallopt(M_MMAP_THRESHOLD, kMapped);  // said so, it stays what it is
+  mallopt(M_MMAP_THRESHOLD, kMapped);  // once set, it does not adapt
   mallopt(M_TRIM_THRESHOLD, 4 * kMapped);
   mallopt(M_ARENA_MAX, 2);  // memory freed in one is of no use to another
 #endif

@@ -17,7 +17,7 @@ uint64_t UsableMemory();
 uint64_t LeastMemoryMax(std::string folder);
 
 /// Large allocations are mapped one by one, and given back when they are freed: what the allocator
-/// keeps for itself would count against nobody. For a process that serves others, once, at its
+/// keeps for itself would count against no client. For a process that serves others, once, at its
 /// start.
 void GiveMemoryBack();
 /// Whether this process does: its memory is its clients'.
@@ -25,7 +25,7 @@ bool GivesMemoryBack();
 /// Has the allocator return all whole pages that it keeps.
 void TrimMemory();
 
-/// How much memory of its own this process has, without files; 0 where that cannot be told. Any
+/// How much memory of its own this process has, without files; 0 if that is unknown. Any
 /// thread; a microsecond or two.
 class ResidentMemory {
  public:
@@ -36,7 +36,7 @@ class ResidentMemory {
   const OwnedFd statm_;
 };
 
-/// Memory that is kept back for the moment when operator new has none left. It is given up then, so
+/// Memory that is kept back for the moment when operator new has none left. It is released then, so
 /// that whatever is under way ends well, and the limit of the account is lowered to what is used
 /// and a quarter of this, until the reserve can be kept again: requests are refused before they
 /// need what is not there. Costs address space, no memory.
@@ -52,7 +52,7 @@ class MemoryReserve {
   MemoryReserve(const MemoryReserve&) = delete;
   MemoryReserve& operator=(const MemoryReserve&) = delete;
 
-  /// True: it was given up since the last call. Keeps it back again if there is room; call it every
+  /// True: it was released since the last call. Keeps it back again if there is room; call it every
   /// second or so. Any thread.
   bool Refill();
   /// Whether there is nothing that Refill() would do.

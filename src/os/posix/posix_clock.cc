@@ -2,6 +2,7 @@
 
 #include <time.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 
@@ -52,6 +53,24 @@ void PosixClock::SleepUntil(Instant when) {
     by_signal = !SleepOnce(*this, until);
     if (!by_signal && until == when) return;
   } while (Now() < when);
+}
+
+void WaitOn(std::condition_variable& wake, std::unique_lock<std::mutex>& lock, Instant until) {
+  if (CanBeInterrupted()) {
+    const Instant now = BootTime();
+    if (IsCheckDue(now)) {
+      lock.unlock();
+      CheckInterruption(now);
+      lock.lock();
+      return;  // what is waited for may have happened meanwhile
+    }
+    until = UntilNextCheck(until);
+  }
+  if (until == Instant::Never()) return wake.wait(lock);
+  // Not with wait_until(): CLOCK_BOOTTIME goes on in a suspended machine.
+  constexpr Duration kLookMax = 1h;
+  const Duration left = until - BootTime();
+  if (left > 0s) wake.wait_for(lock, std::min(left, kLookMax));
 }
 
 }  // namespace muster

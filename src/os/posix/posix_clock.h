@@ -3,6 +3,9 @@
 // renewed meanwhile is over.
 #pragma once
 
+#include <condition_variable>
+#include <mutex>
+
 #include "os/ports/clock.h"
 
 namespace muster {
@@ -14,8 +17,12 @@ class PosixClock final : public Clock {
  public:
   Instant Now() const override;
   WallTime Wall() const override;
-  /// Returns early if the caller wishes to end (base/interruption.h).
   void SleepUntil(Instant when) override;
 };
+
+/// Waits until `wake` is notified, or until then; may return earlier, for example when the thread
+/// is interrupted (base/interruption.h). The lock is also released to ask whether it is: the
+/// function that is called may need it.
+void WaitOn(std::condition_variable& wake, std::unique_lock<std::mutex>& lock, Instant until);
 
 }  // namespace muster

@@ -1,20 +1,19 @@
 #include "os/posix/posix_dialer.h"
 
-#include <fcntl.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <optional>
+#include <utility>
 
 #include "base/interruption.h"
 #include "base/text.h"
 #include "os/posix/address.h"
-#include "os/posix/pacing.h"
+#include "os/posix/owned_fd.h"
+#include "os/posix/tcp_socket.h"
 
 namespace muster {
 
@@ -27,8 +26,8 @@ constexpr Duration kShareMax = 10s;
 std::string_view ErrorText(int number) { return std::strerror(number); }
 
 // Waits for `events` on `fd`. kTimeout at the deadline, even if they are there: a peer that keeps
-// us busy must not keep us for ever. A signal does not end the wait, unless somebody has asked for
-// it: kInterrupted.
+// us busy must not keep us for ever. A signal does not end the wait, unless the caller has asked
+// for it: kInterrupted.
 Status Await(int fd, short events, Clock& clock, Instant deadline) {
   bool by_signal = false;
   while (true) {
@@ -51,16 +50,15 @@ Status Await(int fd, short events, Clock& clock, Instant deadline) {
 
 class PosixStream final : public BlockingStream {
  public:
-  PosixStream(int fd, Clock& clock) : fd_(fd), clock_(clock) {}
-  ~PosixStream() override { close(fd_); }
+  PosixStream(OwnedFd fd, Clock& clock) : fd_(std::move(fd)), clock_(clock) {}
 
   Status Send(std::string_view bytes, Instant deadline) override {
     while (!bytes.empty()) {
-      const ssize_t sent = send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      const ssize_t sent = send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
       if (sent >= 0) {
         bytes.remove_prefix(static_cast<size_t>(sent));
       } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-        MUSTER_CHECK_OK(Await(fd_, POLLOUT, clock_, deadline));
+        MUSTER_CHECK_OK(Await(fd_.get(), POLLOUT, clock_, deadline));
       } else if (errno != EINTR) {
         return Lost(errno);
       }
@@ -72,8 +70,8 @@ class PosixStream final : public BlockingStream {
     while (true) {
       // Waiting first costs one system call more than trying first when the bytes are there
       // already, but a client that has just asked would nearly always try in vain.
-      MUSTER_CHECK_OK(Await(fd_, POLLIN, clock_, deadline));
-      const ssize_t got = recv(fd_, into.data(), into.size(), 0);
+      MUSTER_CHECK_OK(Await(fd_.get(), POLLIN, clock_, deadline));
+      const ssize_t got = recv(fd_.get(), into.data(), into.size(), 0);
       if (got > 0) return static_cast<size_t>(got);
       if (got == 0) {
         return Error{
@@ -85,13 +83,10 @@ class PosixStream final : public BlockingStream {
   }
 
   std::string Describe() const override {
-    const auto name = [this](auto* get_name) {
-      sockaddr_storage address{};
-      socklen_t size = sizeof address;
-      return get_name(fd_, reinterpret_cast<sockaddr*>(&address), &size) == 0 ? ToString(address)
-                                                                              : std::string("?");
+    const auto name = [](const std::optional<sockaddr_storage>& address) {
+      return address ? ToString(*address) : std::string("?");
     };
-    return Concat('(', name(&getsockname), " -> ", name(&getpeername), ')');
+    return Concat('(', name(LocalAddress(fd_.get())), " -> ", name(PeerAddress(fd_.get())), ')');
   }
 
  private:
@@ -99,36 +94,31 @@ class PosixStream final : public BlockingStream {
     return Error{Code::kUnavailable, Concat(ErrorText(number), ' ', Describe())};
   }
 
-  const int fd_;
+  const OwnedFd fd_;
   Clock& clock_;
 };
 
 // kUnavailable: worth trying again. kInvalid: it is not, for this address.
 Result<std::unique_ptr<BlockingStream>> ConnectOne(const sockaddr_storage& address, Clock& clock,
                                                    Instant deadline) {
-  const int fd = socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (fd < 0) {
+  OwnedFd fd = OpenClientSocket(address.ss_family);
+  if (!fd.is_open()) {
     // What others have taken, they may give back.
     const bool passes = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
     return Error{passes ? Code::kUnavailable : Code::kInvalid,
                  Concat("socket: ", ErrorText(errno))};
   }
-  auto stream = std::make_unique<PosixStream>(fd, clock);  // owns fd from here on
-  const int on = 1;
-  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  AvoidPacing(fd);
-  const socklen_t size = address.ss_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
-  int failure = 0;
-  if (connect(fd, reinterpret_cast<const sockaddr*>(&address), size) != 0) failure = errno;
+  int failure = ConnectSocket(fd.get(), address);
   if (failure == EINPROGRESS || failure == EINTR) {
-    if (const Status answered = Await(fd, POLLOUT, clock, deadline); !answered) {
+    if (const Status answered = Await(fd.get(), POLLOUT, clock, deadline); !answered) {
       return Error{answered.error().code,
                    Concat(ToString(address), ": ", answered.error().message)};
     }
-    socklen_t length = sizeof failure;
-    getsockopt(fd, SOL_SOCKET, SO_ERROR, &failure, &length);
+    failure = ConnectError(fd.get());
   }
-  if (failure == 0) return std::unique_ptr<BlockingStream>(std::move(stream));
+  if (failure == 0) {
+    return std::unique_ptr<BlockingStream>(std::make_unique<PosixStream>(std::move(fd), clock));
+  }
   // EMFILE, EADDRNOTAVAIL and the like pass, too: what cannot pass is an address family that is not
   // there.
   const bool hopeless = failure == EAFNOSUPPORT || failure == EACCES || failure == EPERM;

@@ -1,6 +1,7 @@
-// Files with flock(2) behind the SharedFiles port. One thread at a time.
+// Files that several processes read and append to, one writer at a time (flock(2)): the base of
+// FileStore. One thread at a time.
 //
-// A file's number says nothing once the file is gone: the kernel gives it to the next one. So a
+// The kernel reuses a file's number once the file is gone. So a
 // descriptor of the file last seen under each path is kept, which keeps its number taken; whatever
 // has another number is then another file, on every file system. The descriptor can neither read
 // nor lock (O_PATH): a child that inherits it through fork() shares nothing that matters.
@@ -8,29 +9,51 @@
 
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
 
+#include "base/result.h"
 #include "os/ports/clock.h"
-#include "os/ports/shared_file.h"
+#include "os/posix/owned_fd.h"
 
 namespace muster {
 
-class PosixFiles final : public SharedFiles {
+/// An open file with its lock held, until destroyed.
+class LockedFile {
  public:
-  explicit PosixFiles(Clock& clock) : clock_(clock) {}
-  ~PosixFiles() override;
-  PosixFiles(const PosixFiles&) = delete;
-  PosixFiles& operator=(const PosixFiles&) = delete;
+  LockedFile(std::string path, OwnedFd fd, uint64_t identity)
+      : path_(std::move(path)), fd_(std::move(fd)), identity_(identity) {}
 
-  Result<std::unique_ptr<LockedFile>> Open(const std::string& path, Lock lock, Missing missing,
-                                           Instant deadline) override;
-  bool Exists(const std::string& path) override;
-  void Remove(const std::string& path) override;
+  Result<uint64_t> Size() const;
+  /// Differs between a file and another one that later has the same name.
+  uint64_t identity() const { return identity_; }
+  /// All bytes from `offset` to the end.
+  Result<std::string> ReadFrom(uint64_t offset) const;
+  /// Needs the exclusive lock, as the next one does. Appends all of `bytes`, or (on an error) none.
+  Status Append(std::string_view bytes) const;
+  Status Truncate(uint64_t size) const;
+
+ private:
+  std::string path_;
+  OwnedFd fd_;  // the lock goes with it
+  uint64_t identity_;
+};
+
+class PosixFiles {
+ public:
+  enum class Lock { kShared, kExclusive };
+  enum class Missing { kCreate, kFail };
+
+  explicit PosixFiles(Clock& clock) : clock_(clock) {}
+
+  /// Opens and locks `path`, waiting for the lock until `deadline`. kNotFound: there is no such
+  /// file (with kFail). kTimeout: another process held the lock. kInvalid: the path cannot be used.
+  Result<LockedFile> Open(const std::string& path, Lock lock, Missing missing, Instant deadline);
 
  private:
   struct Seen {
-    int fd = -1;  // -1: none could be had, so nothing is known to be this file
+    OwnedFd fd{};  // not open: none could be had, so nothing is known to be this file
     uint64_t identity = 0;
   };
 

@@ -1,4 +1,4 @@
-// A file of our own, under a name that nobody else has.
+// A file of our own, under a unique name.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace muster {
 
-/// An empty file in the system's temporary folder, readable by this user only. Whoever makes it
+/// An empty file in the system's temporary folder, readable by this user only. The caller
 /// removes it. kUnavailable.
 Result<std::string> MakeTemporaryFile(const std::string& prefix);
 

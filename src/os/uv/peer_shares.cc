@@ -1,44 +1,25 @@
 #include "os/uv/peer_shares.h"
 
 #include <arpa/inet.h>
-#include <netinet/in.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/assert.h"
 #include "base/text.h"
+#include "os/posix/address.h"
 
 namespace muster {
 
-namespace {
-
-constexpr uint8_t kMapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
-
-bool IsMapped(const PeerGroup& group) {
-  return std::equal(std::begin(kMapped), std::end(kMapped), group.begin());
-}
-
-}  // namespace
-
 PeerGroup GroupOf(const sockaddr_storage& address) {
-  PeerGroup group{};
-  if (address.ss_family == AF_INET) {
-    const auto& v4 = reinterpret_cast<const sockaddr_in&>(address);
-    std::ranges::copy(kMapped, group.begin());
-    std::memcpy(group.data() + sizeof kMapped, &v4.sin_addr, 4);
-  } else if (address.ss_family == AF_INET6) {
-    const auto& v6 = reinterpret_cast<const sockaddr_in6&>(address);
-    std::memcpy(group.data(), &v6.sin6_addr, group.size());
-    if (!IsMapped(group)) std::fill(group.begin() + 8, group.end(), uint8_t{0});
-  }
+  PeerGroup group = BytesOf(*Raw(address));
+  if (!IsMapped(group)) std::fill(group.begin() + 8, group.end(), uint8_t{0});
   return group;
 }
 
 std::string ToString(const PeerGroup& group) {
   char text[INET6_ADDRSTRLEN] = "?";
   if (IsMapped(group)) {
-    inet_ntop(AF_INET, group.data() + sizeof kMapped, text, sizeof text);
+    inet_ntop(AF_INET, group.data() + group.size() - 4, text, sizeof text);
     return text;
   }
   inet_ntop(AF_INET6, group.data(), text, sizeof text);

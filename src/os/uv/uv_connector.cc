@@ -1,9 +1,7 @@
 #include "os/uv/uv_connector.h"
 
-#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -13,7 +11,8 @@
 
 #include "base/text.h"
 #include "os/posix/address.h"
-#include "os/posix/pacing.h"
+#include "os/posix/owned_fd.h"
+#include "os/posix/tcp_socket.h"
 #include "os/uv/uv_stream.h"
 
 namespace muster {
@@ -76,15 +75,10 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
   static void OnLookedUp(uv_getaddrinfo_t* request, int status, addrinfo* list) {
     const std::unique_ptr<LookUpRequest> lookup(static_cast<LookUpRequest*>(request->data));
     Attempt& self = *lookup->attempt;
-    for (const addrinfo* item = list; item != nullptr; item = item->ai_next)
-      std::memcpy(&self.addresses_.emplace_back(), item->ai_addr, item->ai_addrlen);
-    uv_freeaddrinfo(list);
+    if (list != nullptr) self.addresses_ = TakeAddresses(list);
     if (!self.done_) return;
     self.timer_.reset();
     if (status != 0) return self.Fail(uv_strerror(status));
-    std::ranges::stable_partition(self.addresses_, [](const sockaddr_storage& address) {
-      return address.ss_family == AF_INET6;
-    });
     self.TryNext();
   }
 
@@ -94,26 +88,22 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
     if (!done_) return;
     if (next_ == addresses_.size()) return Fail(failure_.empty() ? "no address" : failure_);
     const sockaddr_storage& address = addresses_[next_++];
-    fd_ = socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd_ < 0) return FailAddress(errno);
-    const int on = 1;
-    setsockopt(fd_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    AvoidPacing(fd_);
+    fd_ = OpenClientSocket(address.ss_family);
+    if (!fd_.is_open()) return FailAddress(errno);
     if (options_.unanswered_max > 0s) {
       const auto ms = static_cast<unsigned>(
           std::chrono::ceil<std::chrono::milliseconds>(options_.unanswered_max).count());
-      setsockopt(fd_, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);
+      setsockopt(fd_.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);
     }
-    const socklen_t size =
-        address.ss_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
-    if (connect(fd_, reinterpret_cast<const sockaddr*>(&address), size) == 0) return Connected();
-    if (errno != EINPROGRESS) return FailAddress(errno);
+    const int failure = ConnectSocket(fd_.get(), address);
+    if (failure == 0) return Connected();
+    if (failure != EINPROGRESS) return FailAddress(failure);
     AwaitConnected();
   }
 
   void AwaitConnected() {
     watch_ = new Watch{.owner = shared_from_this()};
-    if (const int failure = uv_poll_init(loop_.raw(), &watch_->poll, fd_); failure != 0) {
+    if (const int failure = uv_poll_init(loop_.raw(), &watch_->poll, fd_.get()); failure != 0) {
       delete std::exchange(watch_, nullptr);
       return FailAddress(-failure);
     }
@@ -129,15 +119,12 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
     const auto self = shared_from_this();  // the watch may hold the last reference
     timer_.reset();
     StopWatching();
-    int failure = 0;
-    socklen_t length = sizeof failure;
-    getsockopt(fd_, SOL_SOCKET, SO_ERROR, &failure, &length);
-    if (failure != 0) return FailAddress(failure);
+    if (const int failure = ConnectError(fd_.get()); failure != 0) return FailAddress(failure);
     Connected();
   }
 
   void Connected() {
-    StreamPtr stream = UvStream::Open(loop_, std::exchange(fd_, -1));
+    StreamPtr stream = UvStream::Open(loop_, fd_.Release());
     if (!stream) return Fail("libuv refuses the socket");
     Finish(std::move(stream));
   }
@@ -168,7 +155,7 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
 
   void DropSocket() {
     StopWatching();
-    if (fd_ >= 0) close(std::exchange(fd_, -1));
+    fd_.Close();
   }
 
   struct Watch {
@@ -179,8 +166,7 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
   void StopWatching() {
     if (watch_ == nullptr) return;
     uv_poll_stop(&watch_->poll);
-    uv_close(reinterpret_cast<uv_handle_t*>(&std::exchange(watch_, nullptr)->poll),
-             [](uv_handle_t* handle) { delete static_cast<Watch*>(handle->data); });
+    CloseAndDelete(std::exchange(watch_, nullptr), &Watch::poll);
   }
 
   UvLoop& loop_;
@@ -190,7 +176,7 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
   Instant ends_{};
   Addresses addresses_;
   size_t next_ = 0;
-  int fd_ = -1;
+  OwnedFd fd_;
   Watch* watch_ = nullptr;
   std::unique_ptr<Timer> timer_;
   std::string failure_;

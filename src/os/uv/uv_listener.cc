@@ -1,14 +1,11 @@
 #include "os/uv/uv_listener.h"
 
 #include <fcntl.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <list>
 #include <utility>
 #include <vector>
@@ -16,117 +13,11 @@
 #include "base/assert.h"
 #include "base/limits.h"
 #include "base/text.h"
-#include "os/posix/address.h"
 #include "os/posix/owned_fd.h"
-#include "os/posix/pacing.h"
-#include "os/posix/system_error.h"
 #include "os/uv/peer_shares.h"
 #include "os/uv/uv_stream.h"
 
 namespace muster {
-
-namespace {
-
-Error SocketError(std::string_view what) {
-  const int number = errno;
-  Error error = SystemError(what, number);
-  if (number == EADDRINUSE) error.code = Code::kConflict;
-  return error;
-}
-
-void SetOption(int fd, int level, int name, int value) {
-  setsockopt(fd, level, name, &value,
-             sizeof value);  // best effort: none of them is needed to serve
-}
-
-Result<int> BindOne(const sockaddr_storage& address) {
-  const int fd = socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (fd < 0) return SocketError(Concat("socket for ", ToString(address)));
-  SetOption(fd, SOL_SOCKET, SO_REUSEADDR, 1);
-  if (address.ss_family == AF_INET6) SetOption(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);
-  const socklen_t size = address.ss_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
-  if (bind(fd, reinterpret_cast<const sockaddr*>(&address), size) != 0) {
-    Error error = SocketError(Concat("bind to ", ToString(address)));
-    close(fd);
-    return error;
-  }
-  return fd;
-}
-
-std::vector<sockaddr_storage> AnyAddresses(uint16_t port) {
-  std::vector<sockaddr_storage> any(2);
-  auto& v6 = reinterpret_cast<sockaddr_in6&>(any[0]);
-  v6.sin6_family = AF_INET6;
-  v6.sin6_port = htons(port);
-  auto& v4 = reinterpret_cast<sockaddr_in&>(any[1]);
-  v4.sin_family = AF_INET;
-  v4.sin_port = htons(port);
-  return any;
-}
-
-}  // namespace
-
-Result<ListeningSocket> ListeningSocket::Bind(const std::string& host, uint16_t port) {
-  std::vector<sockaddr_storage> addresses = AnyAddresses(port);
-  if (!host.empty()) {
-    // No deadline: without its address a server has nothing else to do.
-    MUSTER_TRY(addresses, Resolve({host, port}, Instant{}, Instant::Never()));
-  }
-  Error failure{Code::kUnavailable, "no address"};
-  for (const sockaddr_storage& address : addresses) {
-    Result<int> fd = BindOne(address);
-    if (fd) return Listen(*fd);
-    // A taken port is the more useful message than a missing address family.
-    if (failure.code != Code::kConflict) failure = std::move(fd).error();
-  }
-  return failure;
-}
-
-Result<ListeningSocket> ListeningSocket::Adopt(int fd, uint16_t port) {
-  const int flags = fcntl(fd, F_GETFL);
-  if (flags < 0) return Error{Code::kInvalid, Concat("descriptor ", fd, " is not open")};
-  fcntl(fd, F_SETFL, flags | O_NONBLOCK);
-  fcntl(fd, F_SETFD, FD_CLOEXEC);
-  MUSTER_TRY(ListeningSocket socket, Listen(fd));
-  if (port != 0 && socket.port() != port) {
-    return Error{Code::kInvalid, Concat("the socket handed in is bound to port ", socket.port(),
-                                        ", but port ", port, " was given")};
-  }
-  return socket;
-}
-
-Result<ListeningSocket> ListeningSocket::Listen(int fd) {
-  ListeningSocket socket(fd, 0, "");  // owns fd from here on
-  // Accepted connections inherit these from the listener, which saves system calls for each.
-  SetOption(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-  SetOption(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
-  // A machine that vanished is noticed after 60 s + 3 x 20 s, so that its descriptor comes back.
-  SetOption(fd, IPPROTO_TCP, TCP_KEEPIDLE, 60);
-  SetOption(fd, IPPROTO_TCP, TCP_KEEPINTVL, 20);
-  SetOption(fd, IPPROTO_TCP, TCP_KEEPCNT, 3);
-  AvoidPacing(fd);
-  sockaddr_storage bound{};
-  socklen_t size = sizeof bound;
-  if (getsockname(fd, reinterpret_cast<sockaddr*>(&bound), &size) != 0)
-    return SocketError("getsockname");
-  if (bound.ss_family != AF_INET && bound.ss_family != AF_INET6) {
-    return Error{Code::kInvalid, Concat("descriptor ", fd, " is not a TCP socket")};
-  }
-  // -1: as deep as the kernel allows (somaxconn); thousands of nodes connect in the same instant.
-  if (listen(fd, -1) != 0) return SocketError(Concat("listen on ", ToString(bound)));
-  socket.port_ = PortOf(bound);
-  socket.address_ = ToString(bound);
-  return socket;
-}
-
-ListeningSocket::ListeningSocket(ListeningSocket&& other) noexcept
-    : fd_(std::exchange(other.fd_, -1)), port_(other.port_), address_(std::move(other.address_)) {}
-
-ListeningSocket::~ListeningSocket() {
-  if (fd_ >= 0) close(fd_);
-}
-
-int ListeningSocket::Release() { return std::exchange(fd_, -1); }
 
 namespace {
 
@@ -135,6 +26,7 @@ namespace {
 constexpr Duration kExaminedFor = 250ms;
 constexpr Duration kExamination = 10ms;
 constexpr Duration kPauseFor = 100ms;
+constexpr int kAcceptedPerTurn = 64;
 // The largest address is logged when it becomes the largest, and again after this.
 constexpr Duration kNamedAgain = 60s;
 
@@ -161,7 +53,7 @@ struct UvListener::Poll {
   explicit Poll(size_t reserve) : spares_max(reserve) {}
 
   uv_poll_t handle{};
-  int fd = -1;
+  OwnedFd fd;
   LogSink log;
   JudgeOpening judge;
   uint64_t shortage_logged_at = 0;
@@ -193,11 +85,10 @@ struct UvListener::Poll {
   std::list<Visitor> visitors;  // oldest first
   std::unique_ptr<Timer> examination;
 
-  ~Poll() { close(fd); }
-
-  void AcceptAll() {
+  // As many as may come in one turn: the loop has other connections, and this is called again.
+  void AcceptSome() {
     Refill();
-    while (true) {
+    for (int i = 0; i < kAcceptedPerTurn; ++i) {
       sockaddr_storage from{};
       const int peer = AcceptOne(from);
       if (peer >= 0) {
@@ -221,7 +112,8 @@ struct UvListener::Poll {
 
   int AcceptOne(sockaddr_storage& from) const {
     socklen_t size = sizeof from;
-    return accept4(fd, reinterpret_cast<sockaddr*>(&from), &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    return accept4(fd.get(), reinterpret_cast<sockaddr*>(&from), &size,
+                   SOCK_CLOEXEC | SOCK_NONBLOCK);
   }
 
   // No descriptor is left. Trying again at once would keep the loop busy.
@@ -232,7 +124,7 @@ struct UvListener::Poll {
 
   void Listen() {
     uv_poll_start(&handle, UV_READABLE,
-                  [](uv_poll_t* poll, int, int) { static_cast<Poll*>(poll->data)->AcceptAll(); });
+                  [](uv_poll_t* poll, int, int) { static_cast<Poll*>(poll->data)->AcceptSome(); });
   }
 
   void Serve(OwnedFd peer, const PeerGroup& from) {
@@ -297,7 +189,7 @@ struct UvListener::Poll {
   }
 
   // An address that has its share gets in with a session, within bounds, or instead of a connection
-  // of its own that nobody has used.
+  // of its own that has not been used.
   void PlaceAboveShare(OwnedFd peer, const PeerGroup& from) {
     LogShortage(shares->FindLargest());
     if (visitors.size() >= spares_max) visitors.pop_front();
@@ -404,21 +296,20 @@ UvListener::UvListener(UvLoop& loop, ListeningSocket socket, JudgeOpening judge,
                        size_t reserve)
     : port_(socket.port()), poll_(new Poll(reserve > 0 ? reserve : SpareDescriptors())) {
   MUSTER_ASSERT(loop.IsCurrent());
-  poll_->fd = socket.Release();
+  poll_->fd = OwnedFd(socket.Release());
   poll_->judge = std::move(judge);
   poll_->log = std::move(log);
   poll_->handle.data = poll_;
   poll_->loop = &loop;
   poll_->Refill();
-  MUSTER_ASSERT(uv_poll_init(loop.raw(), &poll_->handle, poll_->fd) == 0);
+  MUSTER_ASSERT(uv_poll_init(loop.raw(), &poll_->handle, poll_->fd.get()) == 0);
 }
 
 UvListener::~UvListener() {
   poll_->pause.reset();
   poll_->examination.reset();
   poll_->visitors.clear();
-  uv_close(reinterpret_cast<uv_handle_t*>(&poll_->handle),
-           [](uv_handle_t* handle) { delete static_cast<Poll*>(handle->data); });
+  CloseAndDelete(poll_, &Poll::handle);
 }
 
 void UvListener::Start(std::function<void(OpenSocket open)> accept, MakeRoom make_room) {

@@ -8,46 +8,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <string>
 #include <string_view>
 
 #include "base/log.h"
-#include "base/result.h"
 #include "os/ports/transport.h"
+#include "os/posix/tcp_socket.h"
 #include "os/uv/uv_loop.h"
 
 namespace muster {
-
-/// A bound and listening descriptor; closes it unless released.
-class ListeningSocket {
- public:
-  /// `host` "": all interfaces, IPv6 and IPv4 on one socket, falling back to IPv4 alone. Port 0:
-  /// the kernel chooses. kConflict: the port is taken. kUnavailable, kInvalid: see the message.
-  static Result<ListeningSocket> Bind(const std::string& host, uint16_t port);
-
-  /// Takes over a bound socket (listening or not). `port`, unless 0, must be the one it is bound
-  /// to: kInvalid.
-  static Result<ListeningSocket> Adopt(int fd, uint16_t port);
-
-  ListeningSocket(ListeningSocket&& other) noexcept;
-  ListeningSocket& operator=(ListeningSocket&&) = delete;
-  ~ListeningSocket();
-
-  uint16_t port() const { return port_; }
-  /// "127.0.0.1:4711" as bound.
-  const std::string& address() const { return address_; }
-  int Release();
-
- private:
-  ListeningSocket(int fd, uint16_t port, std::string address)
-      : fd_(fd), port_(port), address_(std::move(address)) {}
-
-  static Result<ListeningSocket> Listen(int fd);
-
-  int fd_;
-  uint16_t port_;
-  std::string address_;
-};
 
 /// What the first bytes of a connection show.
 enum class Opening { kIncomplete, kSession, kRequest, kOther };

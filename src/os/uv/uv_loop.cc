@@ -39,11 +39,7 @@ class UvTimer final : public Timer {
         },
         ms, kind == Kind::kPeriodic ? ms : 0);
   }
-  ~UvTimer() override {
-    // libuv owns the handle until its close callback.
-    uv_close(reinterpret_cast<uv_handle_t*>(&shot_->handle),
-             [](uv_handle_t* handle) { delete static_cast<Shot*>(handle->data); });
-  }
+  ~UvTimer() override { CloseAndDelete(shot_, &Shot::handle); }
 
  private:
   struct Shot {
@@ -68,10 +64,7 @@ class UvAlarm final : public Timer {
     if (uv_poll_init(loop.raw(), &shot->handle, shot->clock.get()) != 0) return nullptr;
     return std::unique_ptr<UvAlarm>(new UvAlarm(shot.release()));
   }
-  ~UvAlarm() override {
-    uv_close(reinterpret_cast<uv_handle_t*>(&shot_->handle),
-             [](uv_handle_t* handle) { delete static_cast<Shot*>(handle->data); });
-  }
+  ~UvAlarm() override { CloseAndDelete(shot_, &Shot::handle); }
 
  private:
   struct Shot {

@@ -69,6 +69,14 @@ class UvLoop final : public Loop {
   std::vector<std::function<void()>> posted_;  // guarded by mutex_
 };
 
+/// Closes `owner->*handle`, and deletes its owner when libuv has no use for it any more.
+template <typename Owner, typename Handle>
+void CloseAndDelete(Owner* owner, Handle Owner::*handle) {
+  (owner->*handle).data = owner;
+  uv_close(reinterpret_cast<uv_handle_t*>(&(owner->*handle)),
+           [](uv_handle_t* closed) { delete static_cast<Owner*>(closed->data); });
+}
+
 /// A UvLoop on a thread of its own. Destruction stops and joins it.
 class UvThread {
  public:

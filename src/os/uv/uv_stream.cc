@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <optional>
 #include <utility>
 
 #include "base/assert.h"
@@ -30,7 +31,6 @@ struct UvStream::Socket final : UvOutbox::Sender {
   Instant received_at{};
   int failure = 0;  // of a send; reported to the handler from the loop, never from inside Write()
 
-  uv_handle_t* handle() { return reinterpret_cast<uv_handle_t*>(&poll); }
   size_t queued() const { return waiting.size() - skip; }
   /// The buffer of the bytes that wait, with those sent from it already.
   size_t held() const { return queued() == 0 ? 0 : waiting.capacity(); }
@@ -150,7 +150,7 @@ UvStream::~UvStream() {
   // turn.
   std::string().swap(socket.waiting);
   socket.skip = 0;
-  uv_close(socket.handle(), [](uv_handle_t* handle) { delete static_cast<Socket*>(handle->data); });
+  CloseAndDelete(&socket, &Socket::poll);
   close(socket.fd);
 }
 
@@ -204,16 +204,12 @@ void UvStream::ResumeReading() {
 }
 
 namespace {
-template <typename GetName>
-std::string NameOf(int fd, GetName* get_name) {
-  sockaddr_storage address{};
-  socklen_t size = sizeof address;
-  if (get_name(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) return "a peer that is gone";
-  return ToString(address);
+std::string NameOf(const std::optional<sockaddr_storage>& address) {
+  return address ? ToString(*address) : "a peer that is gone";
 }
 }  // namespace
 
-std::string UvStream::peer() const { return NameOf(socket_->fd, &getpeername); }
-std::string UvStream::local() const { return NameOf(socket_->fd, &getsockname); }
+std::string UvStream::peer() const { return NameOf(PeerAddress(socket_->fd)); }
+std::string UvStream::local() const { return NameOf(LocalAddress(socket_->fd)); }
 
 }  // namespace muster

@@ -81,12 +81,14 @@ void Coordinator::Join(SessionKey key, Duration timeout, Instant now, Pushes& ou
   const Before before(run->state);
   if (leaves)
     Apply(Action::kRemoveFromParticipants, member->node, run->settings, Wall(now), &run->state);
-  if (before.complete && !run->state.complete) EndRound(*run);
+  if (before.complete && !run->state.complete) EndRound(*run, /*reforms=*/true);
+  if (leaves) run->held_until = {};  // its members must start again in any case
   member->joining = true;
   member->join_timeout = timeout;
   SetDeadline(*run, *member, now + timeout);
   Advance(*run, *member, now, out);
   if (leaves) Follow(*run, before, now, out);
+  CompleteIfAllAreHere(*run, now, out);
   Reschedule(*run, now);
 }
 
@@ -104,6 +106,7 @@ void Coordinator::Leave(SessionKey key, Instant now, Pushes& out) {
   const int64_t left = run->state.round;
   StopJoining(*run, *member);
   Withdraw(*run, *member, now, out);
+  CompleteIfAllAreHere(*run, now, out);
   Send(*run, *member, {.kind = Push::Kind::kLeft, .round = left}, out);
   Reschedule(*run, now);
 }
@@ -134,7 +137,8 @@ Outlook Coordinator::Look(const Run& run, const Member& member, Instant now) con
           .self = member.node,
           .settings = run.settings,
           .now = now,
-          .deadline = member.join_by};
+          .deadline = member.join_by,
+          .last_call = LastCallOf(run)};
 }
 
 void Coordinator::Advance(Run& run, Member& member, Instant now, Pushes& out) {
@@ -178,11 +182,19 @@ void Coordinator::Do(Run& run, Member& member, Action action, Instant now, Pushe
 
 void Coordinator::Follow(Run& run, const Before& before, Instant now, Pushes& out) {
   run.observed.SeeLastCall(run.state, now);
+  const auto a_member_waits = [&] {
+    return std::ranges::any_of(run.state.wait_list, [&](const Node& node) {
+      const auto& place = run.members.at(node).place;
+      return place && place->round == run.completed_round;
+    });
+  };
+  // The first of them may have given up before the others were admitted.
+  if (!before.complete && run.state.participants.empty() && !a_member_waits()) run.reforms = false;
   if (!before.complete && run.state.complete) {
-    Complete(run, out);
+    Complete(run, now, out);
     MakeSpares(run, out);
   } else if (before.complete && !run.state.complete) {
-    EndRound(run);
+    EndRound(run, run.reforms || a_member_waits());
     AdvanceAll(run, std::set<Node>(run.state.wait_list), now, out);
     PromoteSpares(run, now, out);
   } else if (run.state.complete && run.state.participants.size() < before.participants) {
@@ -191,7 +203,9 @@ void Coordinator::Follow(Run& run, const Before& before, Instant now, Pushes& ou
   if (WaitingDueAt(run) <= now) NotifyWaiting(run, now, out);
 }
 
-void Coordinator::EndRound(Run& run) {
+void Coordinator::EndRound(Run& run, bool reforms) {
+  run.reforms = reforms;
+  run.held_until = {};
   run.waiting_sent = 0;
   run.losses = {};
   run.losses_unsent = {};
@@ -230,7 +244,7 @@ void Coordinator::MakeSpares(Run& run, Pushes& out) {
   }
 }
 
-void Coordinator::Complete(Run& run, Pushes& out) {
+void Coordinator::Complete(Run& run, Instant now, Pushes& out) {
   std::vector<Candidate> candidates;
   candidates.reserve(run.state.participants.size());
   for (const auto& [node, rank] : run.state.participants) {
@@ -257,6 +271,11 @@ void Coordinator::Complete(Run& run, Pushes& out) {
     StopJoining(run, member);
   }
   run.waiting_sent = 0;
+  const auto newcomers =
+      std::ranges::count_if(candidates, [](const Candidate& each) { return !each.rank_before; });
+  const bool reformed = std::exchange(run.reforms, false);
+  run.missing = reformed ? std::max<int64_t>(run.missing - newcomers, 0) : 0;
+  if (reformed && run.settings.forming) run.held_until = now + run.settings.forming->rejoin_window;
   UseScope(run);
   for (const auto& [node, rank] : run.state.participants) SendState(run, run.members.at(node), out);
 }
@@ -300,13 +319,16 @@ void Coordinator::Lose(Run& run, const std::vector<Loss>& losses, Instant now, P
   std::set<Node> lost;
   for (const auto& [member, why] : losses) {
     Send(run, *member, {.kind = Push::Kind::kEnded, .why = why}, out);
-    if (run.state.complete && run.state.participants.contains(member->node)) {
+    const bool is_in = run.state.participants.contains(member->node);
+    if (run.state.complete && is_in) {
       run.losses.Add(member->node, why);
       run.losses_unsent.Add(member->node, why);
     }
+    const bool was_in_last = member->place && member->place->round == run.completed_round;
+    if (was_in_last && (is_in || run.state.wait_list.contains(member->node))) ++run.missing;
     StopJoining(run, *member);
     Detach(run, *member);
-    bytes_ -= CostOf(member->node, member->label);
+    Charge(member->from, 0, -static_cast<int64_t>(CostOf(member->node, member->label)));
     lost.insert(member->node);
   }
   for (const Node& node : lost) run.members.erase(node);
@@ -317,8 +339,31 @@ void Coordinator::Lose(Run& run, const std::vector<Loss>& losses, Instant now, P
 
 // --- Time
 
+// The last call is for nodes that may still come. Only a first round cannot know of them.
+bool Coordinator::AllAreHere(const Run& run) {
+  if (!run.settings.forming || Planted(Bug::kReformAsFirst)) return false;
+  if (run.reforms) return run.missing == 0;
+  const int64_t expected = run.settings.forming->expected;
+  return expected > 0 && std::ssize(run.state.participants) >= expected;
+}
+
+Duration Coordinator::LastCallOf(const Run& run) {
+  const RunSettings& settings = run.settings;
+  if (AllAreHere(run)) return Duration(0);
+  const bool is_short = run.reforms && settings.forming && !Planted(Bug::kReformAsFirst);
+  return is_short ? std::min(settings.forming->reform_timeout, settings.last_call)
+                  : settings.last_call;
+}
+
+// After all waiting nodes were admitted: the first of them must not form a round alone.
+void Coordinator::CompleteIfAllAreHere(Run& run, Instant now, Pushes& out) {
+  if (!InLastCall(run.state) || !AllAreHere(run)) return;
+  MUSTER_PROBE("a round was complete without a last call, for nobody else was known");
+  Do(run, run.members.at(run.state.participants.begin()->first), Action::kMarkComplete, now, out);
+}
+
 Instant Coordinator::LastCallEnds(const Run& run) {
-  return *run.observed.last_call_since() + run.settings.last_call;
+  return *run.observed.last_call_since() + LastCallOf(run);
 }
 
 Instant Coordinator::NextDueOf(const Run& run) const {
@@ -366,24 +411,24 @@ void Coordinator::LeaveScopes(Run& run, size_t kept) {
 }
 
 void Coordinator::EvictEnded(Instant now) {
-  const bool is_full = runs_.size() >= options_.runs_max;
-  if (ended_.empty() || (!is_full && ended_.size() < options_.ended_max)) return;
-  auto next = ended_.begin();
-  // A closed run is evicted only if its name can be remembered until its time is over.
-  if (!closed_runs_.HasRoom(now))
-    next = std::ranges::find_if(
-        ended_, [](const auto& ended) { return !std::get<Run*>(ended)->state.closed; });
-  if (next == ended_.end()) return;
-  Run& oldest = *std::get<Run*>(*next);
-  if (oldest.state.closed) closed_runs_.Add(oldest.id, oldest.forget_at, now);
-  Forget(oldest);
+  while (runs_.size() >= options_.runs_max || ended_.size() >= options_.ended_max) {
+    auto next = ended_.begin();
+    // A closed run is evicted only if its name can be remembered until its time is over.
+    if (!closed_runs_.HasRoom(now))
+      next = std::ranges::find_if(
+          ended_, [](const auto& ended) { return !std::get<Run*>(ended)->state.closed; });
+    if (next == ended_.end()) return;
+    Run& oldest = *std::get<Run*>(*next);
+    if (oldest.state.closed) closed_runs_.Add(oldest.id, oldest.forget_at, now);
+    Forget(oldest);
+  }
 }
 
 void Coordinator::Forget(Run& run) {
   LeaveScopes(run, 0);
   due_.erase({run.due, run.serial, &run});
   ended_.erase({run.forget_at, run.serial, &run});
-  bytes_ -= CostOf(run.id);
+  Charge(run.from, -1, -static_cast<int64_t>(CostOf(run.id)));
   runs_.erase(runs_.find(run.id));
 }
 

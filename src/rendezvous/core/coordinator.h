@@ -151,6 +151,11 @@ class Coordinator {
   struct Run;
   static uint64_t CostOf(const std::string& run_id);
   static uint64_t CostOf(const Node& node, const std::string& label);
+  /// Whether the limit allows `all`, of which one address has `its`. A quarter more is for those
+  /// that have little: an address that uses up the limit does not keep the nodes of others out.
+  static bool Allows(uint64_t limit, uint64_t all, uint64_t its) {
+    return all <= limit || (its <= limit / 4 && all <= limit + limit / 4);
+  }
   /// A deadline of a member. Ties are broken by age, so that a run can be replayed.
   struct Due {
     Instant at;
@@ -168,18 +173,21 @@ class Coordinator {
     uint16_t bootstrap_port = 0;
     uint64_t token = 0;
     uint32_t incarnation = 1;
-    std::optional<SessionId> session;  ///< None: its connection broke, and its grace runs.
+    uint8_t version = kSessionVersion;  ///< Of the protocol, with this node.
+    std::optional<SessionId> session;   ///< None: its connection broke, and its grace runs.
     bool joining = false;
     Duration join_timeout{};
     Instant join_by = Instant::Never();  ///< Never: a spare waits without limit.
     Instant seen_at{};
     Instant grace_ends{};
+    std::string from;                    ///< Whose share of the memory it takes.
     std::optional<Place> place;          ///< In the last round that it was in.
     std::list<Member*>::iterator quiet;  ///< Its place in by_silence, while it has a session.
   };
 
   struct Run {
     std::string id;
+    std::string from;  ///< Whose share of the runs it takes: its first node's.
     uint64_t serial = 0;
     Generation generation;
     std::vector<int64_t> scopes;  ///< Rounds whose keys the store still has, oldest first.
@@ -199,6 +207,11 @@ class Coordinator {
     Losses losses{};         ///< Of the present round.
     Losses losses_unsent{};  ///< Those that its members do not know yet.
     Instant losses_sent_at = Instant{};
+    /// The round that forms has members of the last one. It began when each of those had joined
+    /// again, left, or been lost: nobody else is on the way back.
+    bool reforms = false;
+    int64_t missing = 0;           ///< Members that were lost, and nobody has come for them.
+    Instant held_until{};          ///< Waiting nodes are not announced before.
     int64_t round_floor = 0;       ///< No round below this: a node has been in one.
     int64_t completed_round = -1;  ///< The last one.
     Instant forget_at = Instant::Never();
@@ -228,7 +241,17 @@ class Coordinator {
 
   // --- Sessions
   Run* RunFor(const Hello& hello, SessionId session, Instant now, Pushes& out);
-  Run& NewRun(const std::string& id, Instant now);
+  Run& NewRun(const std::string& id, const std::string& from, Instant now);
+  struct Share {
+    uint64_t runs = 0;
+    uint64_t bytes = 0;
+  };
+  /// What the address has; an unknown one has all.
+  Share ShareOf(const std::string& from) const;
+  bool HasRoomForRun(const std::string& from) const;
+  bool HasMemoryFor(const std::string& from, uint64_t more) const;
+  /// Counts, for the limits.
+  void Charge(const std::string& from, int64_t runs, int64_t bytes);
   void OpenAnew(Run& run, SessionId session, const Hello& hello, Instant now, Pushes& out);
   void Resume(Run& run, Member& member, SessionId session, Instant now, Pushes& out);
   /// The member that a message is from; refuses messages of other sessions and incarnations.
@@ -243,10 +266,10 @@ class Coordinator {
   /// Executes the actions of a joining node until it has to wait.
   void Advance(Run& run, Member& member, Instant now, Pushes& out);
   void Do(Run& run, Member& member, Action action, Instant now, Pushes& out);
-  static void EndRound(Run& run);
+  static void EndRound(Run& run, bool reforms);
   /// After a change: notifies and advances the nodes that it concerns.
   void Follow(Run& run, const Before& before, Instant now, Pushes& out);
-  void Complete(Run& run, Pushes& out);
+  void Complete(Run& run, Instant now, Pushes& out);
   static std::string AddressOfFirst(const Run& run, const Node& first);
   void AdvanceAll(Run& run, const std::set<Node>& nodes, Instant now, Pushes& out);
   void PromoteSpares(Run& run, Instant now, Pushes& out);
@@ -271,6 +294,10 @@ class Coordinator {
 
   // --- Time
   void TickRun(Run& run, Instant now, Pushes& out);
+  /// Whether no other node is known that could come into the round that forms.
+  static bool AllAreHere(const Run& run);
+  void CompleteIfAllAreHere(Run& run, Instant now, Pushes& out);
+  static Duration LastCallOf(const Run& run);
   static Instant LastCallEnds(const Run& run);
   Instant NextDueOf(const Run& run) const;
   void Reschedule(Run& run, Instant now);
@@ -292,7 +319,8 @@ class Coordinator {
   Agenda due_;
   Agenda ended_;  ///< Runs without nodes, by when they are to be forgotten.
   uint64_t made_ = 0;
-  uint64_t bytes_ = 0;  // of runs and nodes
+  uint64_t bytes_ = 0;                   // of runs and nodes
+  std::map<std::string, Share> shares_;  // of known addresses
 };
 
 }  // namespace muster

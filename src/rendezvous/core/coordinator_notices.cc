@@ -1,5 +1,6 @@
 // What the coordinator sends to nodes. A message to all members of a round costs O(N): these are
 // limited to ten a second for each kind.
+#include <algorithm>
 #include <utility>
 
 #include "base/planted.h"
@@ -28,6 +29,7 @@ void Coordinator::Send(const Run& run, const Member& member, Push push, Pushes& 
   push.to = *member.session;
   push.token = member.token;
   push.incarnation = member.incarnation;
+  if (push.kind == Push::Kind::kOpened) push.version = member.version;
   if (push.kind != Push::Kind::kLeft) push.round = run.state.round;
   out.push_back(std::move(push));
 }
@@ -62,18 +64,24 @@ void Coordinator::SendState(const Run& run, const Member& member, Pushes& out) {
 // At once when there are any, and when there are none any more; in between only when their number
 // has doubled: where a whole round joins again, 100,000 nodes would each receive 17 messages. Never
 // twice within the pause: one node that joins and leaves in turn must not cost each member a
-// message every time.
+// message every time. After a round has re-formed, its members are left alone for a while, or until
+// as many wait as are missing: the machines of a rack come back one after the other, and the job
+// must not start again for each.
 Instant Coordinator::WaitingDueAt(const Run& run) const {
   const auto waiting = static_cast<int64_t>(run.state.wait_list.size());
   if (!run.state.complete || waiting == run.waiting_sent) return Instant::Never();
   const bool has_doubled = waiting >= 2 * run.waiting_sent;
   if (waiting > 0 && !has_doubled) return Instant::Never();
-  return run.waiting_sent_at + options_.notice_pause;
+  const Instant due = run.waiting_sent_at + options_.notice_pause;
+  const bool are_held = run.waiting_sent == 0 && waiting < run.missing;
+  return are_held ? std::max(due, run.held_until) : due;
 }
 
 void Coordinator::NotifyWaiting(Run& run, Instant now, Pushes& out) {
   run.waiting_sent = static_cast<int64_t>(run.state.wait_list.size());
   run.waiting_sent_at = now;
+  if (run.waiting_sent > 0 && run.held_until != Instant{})
+    MUSTER_PROBE("nodes that were held back were announced");
   if (Planted(Bug::kWaitingStale) && run.waiting_sent == 0) return;
   for (const auto& [node, rank] : run.state.participants) {
     Send(run, run.members.at(node), {.kind = Push::Kind::kNodesWaiting, .count = run.waiting_sent},

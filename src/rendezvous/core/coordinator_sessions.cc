@@ -36,10 +36,35 @@ uint64_t Coordinator::CostOf(const Node& node, const std::string& label) {
   return 700 + 4 * node.addr.size() + label.size();
 }
 
-Coordinator::Run& Coordinator::NewRun(const std::string& id, Instant now) {
+Coordinator::Share Coordinator::ShareOf(const std::string& from) const {
+  if (from.empty()) return {.runs = runs_.size(), .bytes = bytes_};
+  const auto found = shares_.find(from);
+  return found == shares_.end() ? Share{} : found->second;
+}
+
+bool Coordinator::HasRoomForRun(const std::string& from) const {
+  return Allows(options_.runs_max, runs_.size() + 1, ShareOf(from).runs + 1);
+}
+
+bool Coordinator::HasMemoryFor(const std::string& from, uint64_t more) const {
+  return Allows(options_.bytes_max, bytes_ + more, ShareOf(from).bytes + more);
+}
+
+void Coordinator::Charge(const std::string& from, int64_t runs, int64_t bytes) {
+  if (!from.empty()) {
+    Share& share = shares_[from];
+    share.runs += static_cast<uint64_t>(runs);
+    share.bytes += static_cast<uint64_t>(bytes);
+    if (share.bytes == 0) shares_.erase(from);
+  }
+  bytes_ += static_cast<uint64_t>(bytes);
+}
+
+Coordinator::Run& Coordinator::NewRun(const std::string& id, const std::string& from, Instant now) {
   Run& run = runs_[id];
-  bytes_ += CostOf(id);
+  Charge(from, 1, static_cast<int64_t>(CostOf(id)));
   run.id = id;
+  run.from = from;
   run.serial = ++made_;
   run.generation = {server_generation_, NewToken()};
   if (Planted(Bug::kGenerationReused)) run.generation = {1, 1};
@@ -61,7 +86,7 @@ Coordinator::Run* Coordinator::RunFor(const Hello& hello, SessionId session, Ins
     return refuse(Push::Refusal::kSettings,
                   "the run id is empty: it names the rendezvous and must not be");
   }
-  const RunSettings& wanted = hello.settings;
+  RunSettings wanted = hello.settings;
   if (std::string why = wanted.Impossible(); !why.empty())
     return refuse(Push::Refusal::kSettings, std::move(why));
   const std::string& addr = hello.node.addr;
@@ -74,16 +99,15 @@ Coordinator::Run* Coordinator::RunFor(const Hello& hello, SessionId session, Ins
   auto found = runs_.find(hello.run_id);
   if (found == runs_.end()) {
     EvictEnded(now);
-    if (runs_.size() >= options_.runs_max) {
+    if (!HasRoomForRun(hello.from)) {
       std::string why = Concat("this server has ", runs_.size(), " runs already, its limit");
       if (!ended_.empty())
         why += ", and remembers as many closed runs as it can: try again when the oldest expires";
       return refuse(Push::Refusal::kLimit, std::move(why));
     }
-    if (bytes_ + CostOf(hello.run_id) + CostOf(hello.node, hello.label) > options_.bytes_max) {
+    if (!HasMemoryFor(hello.from, CostOf(hello.run_id) + CostOf(hello.node, hello.label)))
       return refuse(Push::Refusal::kLimit, NoRoom());
-    }
-    NewRun(hello.run_id, now);
+    NewRun(hello.run_id, hello.from, now);
     found = runs_.find(hello.run_id);
   }
   Run& run = found->second;
@@ -91,7 +115,14 @@ Coordinator::Run* Coordinator::RunFor(const Hello& hello, SessionId session, Ins
     run.settings = wanted;
     run.settings_of = hello.node.ToString();
   }
-  if (wanted == run.settings || run.state.closed) return &run;
+  RunSettings agreed = run.settings;
+  agreed.Complete(wanted);
+  wanted.Complete(agreed);
+  if (run.state.closed) return &run;
+  if (wanted == agreed) {
+    run.settings = agreed;
+    return &run;
+  }
   return refuse(
       Push::Refusal::kSettings,
       Concat("node '", hello.node.ToString(), "' and node '", run.settings_of, "' of run '",
@@ -127,7 +158,7 @@ void Coordinator::Open(SessionId session, const Hello& hello, Instant now, Pushe
                                 " nodes already, the limit of this server")));
     return;
   }
-  if (bytes_ + CostOf(hello.node, hello.label) > options_.bytes_max) {
+  if (!HasMemoryFor(hello.from, CostOf(hello.node, hello.label))) {
     out.push_back(Refuse(session, hello, Push::Refusal::kLimit, NoRoom()));
     return;
   }
@@ -142,8 +173,10 @@ void Coordinator::OpenAnew(Run& run, SessionId session, const Hello& hello, Inst
   member.node = hello.node;
   member.serial = ++made_;
   member.label = hello.label;
-  bytes_ += CostOf(member.node, member.label);
+  member.from = hello.from;
+  Charge(member.from, 0, static_cast<int64_t>(CostOf(member.node, member.label)));
   member.bootstrap_port = hello.bootstrap_port;
+  member.version = std::min(hello.version, kSessionVersion);
   member.token = NewToken();
   if (!hello.server_addr.empty() && !IsLoopback(hello.server_addr))
     run.server_addr = hello.server_addr;
@@ -241,7 +274,7 @@ void Coordinator::Disconnect(SessionId session, Instant now) {
 
 void Coordinator::ResumeRun(const ResumedRun& adopted, Instant now, Pushes& out) {
   MUSTER_ASSERT(Find(adopted.id) == nullptr);
-  Run& run = NewRun(adopted.id, now);
+  Run& run = NewRun(adopted.id, "", now);
   run.settings = adopted.settings;
   run.settings_of = adopted.settings_of;
   run.first_addr = adopted.first_addr;
@@ -259,7 +292,7 @@ void Coordinator::ResumeRun(const ResumedRun& adopted, Instant now, Pushes& out)
     member.node = each.node;
     member.serial = ++made_;
     member.label = each.label;
-    bytes_ += CostOf(member.node, member.label);
+    Charge("", 0, static_cast<int64_t>(CostOf(member.node, member.label)));
     member.bootstrap_port = each.bootstrap_port;
     member.token = NewToken();
     member.place = Place{.round = adopted.round, .rank = each.rank};

@@ -392,6 +392,54 @@ TEST_F(CoordinatorTest, RunsAndNodesHaveSoMuchMemoryAndNoMore) {
   EXPECT_EQ(again, nodes);
 }
 
+TEST_F(CoordinatorTest, AnAddressThatUsesUpTheRunsLeavesAQuarterToOthers) {
+  Coordinator small({.runs_max = 8});
+  uint64_t sessions = 0;
+  const auto open = [&](const std::string& from) {
+    Pushes out;
+    const SessionId session{++sessions};
+    const Hello hello{.run_id = std::to_string(sessions), .node = {"a", 1, 0}, .from = from};
+    small.Open(session, hello, now_, out);
+    return out.at(0).kind;
+  };
+  for (int i = 0; i < 8; ++i) EXPECT_EQ(open("flooder"), Kind::kOpened);
+  EXPECT_EQ(open("flooder"), Kind::kRefused);
+  EXPECT_EQ(open("another"), Kind::kOpened);
+  EXPECT_EQ(open("flooder"), Kind::kRefused);
+  EXPECT_EQ(open("another"), Kind::kOpened);
+  EXPECT_EQ(open("another"), Kind::kRefused) << "these have their limit, too";
+  EXPECT_EQ(open(""), Kind::kRefused);
+  for (uint64_t gone = 1; gone <= sessions; ++gone) small.Disconnect(SessionId{gone}, now_);
+  Pushes out;
+  small.Tick(now_ + 700s, out);
+  for (int i = 0; i < 8; ++i) EXPECT_EQ(open("another"), Kind::kOpened) << "all shares are free";
+}
+
+TEST_F(CoordinatorTest, AnAddressThatUsesUpTheMemoryLeavesAQuarterToOthers) {
+  Coordinator small({.bytes_max = 1 << 20});
+  uint64_t sessions = 0;
+  const auto fill = [&](const std::string& from) {
+    uint64_t nodes = 0;
+    while (true) {
+      Pushes out;
+      const Hello hello{.run_id = "run",
+                        .node = {"a", static_cast<int64_t>(++sessions), 0},
+                        .label = std::string(4000, 'x'),
+                        .from = from};
+      small.Open(SessionId{sessions}, hello, now_, out);
+      if (out.at(0).kind != Kind::kOpened) return nodes;
+      ++nodes;
+    }
+  };
+  const uint64_t all = fill("flooder");
+  EXPECT_EQ(fill("another"), all / 4);
+  EXPECT_EQ(fill("flooder"), 0u);
+  for (uint64_t gone = 1; gone <= sessions; ++gone) small.Disconnect(SessionId{gone}, now_);
+  Pushes out;
+  small.Tick(now_ + 300ms, out);
+  EXPECT_EQ(fill("another"), all);
+}
+
 TEST_F(CoordinatorTest, ARankOfLongAgoIsNotDefended) {
   RunSettings settings = MinMax(1, 2);
   settings.policy = RankPolicy::kStable;

@@ -23,9 +23,15 @@ bool Full(const Outlook& o) { return Count(o) >= o.settings.max_nodes; }
 bool Late(const Outlook& o) { return o.now > o.deadline; }
 bool Hopeless(const Outlook& o) { return o.now > o.deadline + kRollbackWindow; }
 
-bool LastCallOver(const Outlook& o) {
+std::optional<Instant> LastCallEnds(const Outlook& o) {
   const auto since = o.observed.last_call_since();
-  return o.state.deadline && since && o.now > *since + o.settings.last_call;
+  if (!o.state.deadline || !since) return std::nullopt;
+  return *since + o.last_call.value_or(o.settings.last_call);
+}
+
+bool LastCallOver(const Outlook& o) {
+  const auto ends = LastCallEnds(o);
+  return ends && o.now > *ends;
 }
 
 bool MayComplete(const Outlook& o) {
@@ -52,8 +58,7 @@ Instant WakeAt(const Outlook& o) {
   consider(o.deadline);
   if (const auto seen = o.observed.LastSeen(o.self))
     consider(*seen + o.settings.keep_alive_interval);
-  const auto since = o.observed.last_call_since();
-  if (o.state.deadline && since) consider(*since + o.settings.last_call);
+  if (const auto ends = LastCallEnds(o)) consider(*ends);
   return at;
 }
 
@@ -109,12 +114,12 @@ bool HeartbeatDue(const Outlook& o) {
 
 // The join table: the first row that matches decides.
 //
-// J1-J2  closed                                       graceful error of a spare, error of all
-// others J3-J5  a spare                                      tries for a place as soon as there is
-// one J6     complete, and this node is in it             done J7-J9  past the deadline removes
-// itself first, then fails J10-12 complete without this node                   waits for the next
-// round, or becomes a spare J13-17 forming                                      joins; completes
-// when the last call is over
+//   * J1-J2, closed: a spare ends gracefully, any other node with an error.
+//   * J3-J5, a spare: leaves the list of spares as soon as a place is free.
+//   * J6, complete with this node: done.
+//   * J7-J9, past the deadline: the node removes itself first, then fails.
+//   * J10-J12, complete without this node: it waits for the next round, or becomes a spare.
+//   * J13-J17, forming: the node joins, and completes the round when the last call is over.
 Decision DecideJoin(const Outlook& o) {
   if (o.state.closed && IsSpare(o)) return {Action::kErrorGraceful, "closed while a spare"};  // J1
   if (o.state.closed) return {Action::kErrorClosed, "closed"};                                // J2
@@ -154,7 +159,7 @@ Decision DecideClose(const Outlook& o) {
 
 Decision DecideKeepAlive(const Outlook& o) {
   if (WasDeclaredLost(o)) {
-    MUSTER_PROBE("a node that was taken for dead came back");
+    MUSTER_PROBE("a node that was declared lost came back");
     if (Late(o)) return {Action::kErrorTimeout, "declared lost, and too late to come back"};
     return {Action::kRestore, Concat("declared lost in round ", o.state.round, ": coming back")};
   }

@@ -51,6 +51,7 @@ struct Outlook {
   Instant now;
   Instant deadline;  ///< Of the operation.
   std::optional<Place> place{};
+  std::optional<Duration> last_call{};  ///< Of the round that forms; none: that of the settings.
 };
 
 struct Decision {

@@ -10,12 +10,9 @@ namespace muster {
 
 namespace {
 
-constexpr std::array<std::pair<RankPolicy, std::string_view>, 4> kNames = {{
-    {RankPolicy::kNatural, "natural"},
-    {RankPolicy::kText, "text"},
-    {RankPolicy::kStable, "stable"},
-    {RankPolicy::kLabel, "label"},
-}};
+// In the order of the enumerators.
+constexpr std::array<std::string_view, 4> kNames = {"natural", "text", "stable", "label"};
+static_assert(static_cast<size_t>(RankPolicy::kLabel) + 1 == kNames.size());
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
@@ -50,17 +47,14 @@ std::vector<size_t> Sorted(RankPolicy policy, std::span<const Candidate> candida
 }  // namespace
 
 std::optional<RankPolicy> ParseRankPolicy(std::string_view word) {
-  for (const auto& [policy, name] : kNames) {
-    if (word == name) return policy;
-  }
-  return std::nullopt;
+  const auto found = std::ranges::find(kNames, word);
+  if (found == kNames.end()) return std::nullopt;
+  return static_cast<RankPolicy>(found - kNames.begin());
 }
 
 std::string_view Name(RankPolicy policy) {
-  for (const auto& [one, name] : kNames) {
-    if (one == policy) return name;
-  }
-  return "";
+  const auto index = static_cast<size_t>(policy);
+  return index < kNames.size() ? kNames[index] : "";
 }
 
 std::vector<int64_t> AssignRanks(RankPolicy policy, std::span<const Candidate> candidates) {

@@ -22,6 +22,7 @@ enum class RankPolicy : uint8_t {
 
 /// nullopt: no such policy.
 std::optional<RankPolicy> ParseRankPolicy(std::string_view word);
+/// "": no such policy.
 std::string_view Name(RankPolicy policy);
 
 struct Candidate {

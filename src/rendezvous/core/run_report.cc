@@ -190,9 +190,12 @@ RunReport Coordinator::ReportOn(const Run& run, size_t names_max, Instant now) {
   report.idle = static_cast<int64_t>(run.members.size()) - report.participants - report.waiting -
                 report.spares;
   if (report.phase == Phase::kLastCall && run.observed.last_call_since()) {
-    const Instant ends = *run.observed.last_call_since() + run.settings.last_call;
-    report.last_call_left = std::max<Duration>(ends - now, 0s);
+    report.last_call_left = std::max<Duration>(LastCallEnds(run) - now, 0s);
   }
+  const bool some_are_held =
+      report.waiting > 0 && run.waiting_sent == 0 && report.waiting < run.missing;
+  if (report.phase == Phase::kComplete && some_are_held && run.held_until > now)
+    report.held_left = run.held_until - now;
   ByRole all;
   if (names_max > kFew) all = Sort(run);
   for (const Role role : kRoles) {

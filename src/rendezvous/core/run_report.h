@@ -44,6 +44,7 @@ struct RunReport {
   int64_t spares = 0;
   int64_t idle = 0;
   std::optional<Duration> last_call_left{};
+  std::optional<Duration> held_left{};  ///< Of a complete round: how long nodes are held back.
   std::string closed_by{};
   /// By role, participants in the order of their ranks. Where not all of a role fit, late ones come
   /// first.

@@ -20,7 +20,18 @@ std::string RunSettings::Impossible() const {
   }
   if (grace < 0s || grace > kGraceMax)
     return Concat("a grace of ", Milliseconds(grace), " ms cannot be: at most an hour");
+  if (!forming) return "";
+  if (forming->reform_timeout < 0s || forming->rejoin_window < 0s)
+    return "a reform_timeout or a rejoin_window below 0 cannot be";
+  if (forming->expected != 0 && (forming->expected < min_nodes || forming->expected > max_nodes)) {
+    return Concat(forming->expected, " expected nodes cannot be: ", min_nodes, " to ", max_nodes,
+                  ", or 0 if their number is unknown");
+  }
   return "";
+}
+
+void RunSettings::Complete(const RunSettings& other) {
+  if (!forming) forming = other.forming;
 }
 
 std::string RunSettings::Against(const RunSettings& other) const {
@@ -37,6 +48,13 @@ std::string RunSettings::Against(const RunSettings& other) const {
   compare("keep_alive_max_attempt", keep_alive_max_attempt, other.keep_alive_max_attempt);
   compare("grace in ms", Milliseconds(grace), Milliseconds(other.grace));
   compare("rank policy", Name(policy), Name(other.policy));
+  const Forming mine = forming.value_or(Forming{});
+  const Forming theirs = other.forming.value_or(Forming{});
+  compare("reform_timeout in ms", Milliseconds(mine.reform_timeout),
+          Milliseconds(theirs.reform_timeout));
+  compare("rejoin_window in ms", Milliseconds(mine.rejoin_window),
+          Milliseconds(theirs.rejoin_window));
+  compare("expected", mine.expected, theirs.expected);
   return out;
 }
 

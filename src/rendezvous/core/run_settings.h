@@ -2,12 +2,24 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/time.h"
 #include "rendezvous/core/rank_policy.h"
 
 namespace muster {
+
+/// How long a round waits for more nodes where the coordinator knows which may come.
+struct Forming {
+  Duration reform_timeout = 500ms;  ///< When a round re-forms: for lost members, and newcomers.
+  /// Nodes that come so soon after a round has re-formed are held back: its members are notified
+  /// when as many wait as are missing, or when this time is over.
+  Duration rejoin_window = 10s;
+  int64_t expected = 0;  ///< A first round with so many nodes has no last call; 0: unknown.
+
+  bool operator==(const Forming&) const = default;
+};
 
 struct RunSettings {
   // All nodes of a run must have the same of these. They travel when a session is opened.
@@ -18,6 +30,9 @@ struct RunSettings {
   int64_t keep_alive_max_attempt = 3;  ///< A node silent for so many intervals is declared lost.
   Duration grace = 300ms;              ///< For a node whose connection broke to come back.
   RankPolicy policy = RankPolicy::kNatural;
+  /// A node of an older version sends none, and takes those of the others. A run without has the
+  /// whole last call in each round.
+  std::optional<Forming> forming = Forming{};
 
   // How long one operation of this node may take where nodes share a document. The coordinator is
   // receives it with each request.
@@ -34,6 +49,8 @@ struct RunSettings {
   Duration dead_after() const { return keep_alive_interval * keep_alive_max_attempt; }
   /// A heartbeat, or a look at the others, that is this late was missed, and not only delayed.
   Duration missed_after() const { return keep_alive_interval + keep_alive_interval / 2; }
+  /// Takes what only `other` says.
+  void Complete(const RunSettings& other);
   /// What is wrong with these; empty: nothing.
   std::string Impossible() const;
   /// What of the common ones differs in `other`, for people: "max_nodes 4 against 8". Empty:

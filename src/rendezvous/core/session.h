@@ -13,7 +13,7 @@ namespace muster {
 
 /// The versions of this protocol that this build supports. A node sends its range when it opens a
 /// session; the highest common version is used.
-inline constexpr uint8_t kSessionVersion = 2;
+inline constexpr uint8_t kSessionVersion = 3;
 inline constexpr uint8_t kSessionVersionOldest = 2;
 
 /// One connection of one node; numbered by the driver, never reused.
@@ -48,6 +48,9 @@ struct Hello {
   int64_t round = -1;
   /// The server's address on this connection: where other machines reach the server's machine.
   std::string server_addr{};
+  uint8_t version = kSessionVersion;  ///< Of the protocol: the highest that the node speaks.
+  /// Where the connection is from, for fair shares; not sent. Empty: unknown.
+  std::string from{};
 };
 
 /// From which session a message is, and of which incarnation. Part of every message: one from

@@ -39,26 +39,26 @@ Result<std::optional<StoredState>> BackendPort::Try(const Call& call) {
 }
 
 Result<std::optional<StoredState>> BackendPort::Get() {
-  return Try([&] { return backend_->GetState(); });
+  return Try([&] { return backend_.GetState(); });
 }
 
 Result<std::optional<StoredState>> BackendPort::Set(std::string_view bytes, const std::any& token) {
-  return Try([&] { return backend_->SetState(bytes, token); });
+  return Try([&] { return backend_.SetState(bytes, token); });
 }
 
 void BackendPort::Announce(std::string_view news) {
   try {
-    backend_->Announce(news);
+    backend_.Announce(news);
   } catch (const InterruptedError&) {
     KeepInterruption();
   } catch (...) {
-    // Waiting nodes look by themselves, too; a backend that is really gone shows in the next call.
+    // Waiting nodes also look by themselves; a backend that is really gone shows in the next call.
   }
 }
 
 bool BackendPort::Await(std::string_view news, Duration time) {
   try {
-    return backend_->AwaitNews(news, std::chrono::ceil<std::chrono::milliseconds>(time));
+    return backend_.AwaitNews(news, std::chrono::ceil<std::chrono::milliseconds>(time));
   } catch (const InterruptedError&) {
     KeepInterruption();
     return true;

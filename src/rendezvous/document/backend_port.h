@@ -1,31 +1,44 @@
-// A user's RendezvousBackend behind the port that the driver uses: exceptions become values, and
-// are kept so that the caller of the handler gets the very same ones.
+// A RendezvousBackend as the driver uses it: exceptions become values, and are kept so that the
+// caller of the handler gets the very same ones.
 #pragma once
 
+#include <any>
 #include <exception>
-#include <memory>
+#include <optional>
+#include <string_view>
 
+#include "base/result.h"
+#include "base/time.h"
 #include "muster/rendezvous_backend.h"
-#include "rendezvous/document/state_backend.h"
 
 namespace muster {
 
-class BackendPort final : public StateBackend {
+/// Blocking, one call at a time. Errors: kUnavailable (out of reach), kProtocol (what is stored
+/// cannot be read), kInterrupted.
+class BackendPort {
  public:
-  explicit BackendPort(std::unique_ptr<RendezvousBackend> backend) : backend_(std::move(backend)) {}
+  explicit BackendPort(RendezvousBackend& backend) : backend_(backend) {}
 
-  std::string Name() const override { return backend_->Name(); }
-  Result<std::optional<StoredState>> Get() override;
-  Result<std::optional<StoredState>> Set(std::string_view bytes, const std::any& token) override;
-  void Announce(std::string_view news) override;
-  bool Await(std::string_view news, Duration time) override;
-  std::exception_ptr TakeException() override;
+  /// nullopt: nothing is stored.
+  Result<std::optional<StoredState>> Get();
+  /// Writes if `token` still fences what is stored. nullopt: nothing is stored after all.
+  Result<std::optional<StoredState>> Set(std::string_view bytes, const std::any& token);
+
+  /// Wakes every node that awaits this piece of news, now and later. Best effort: nothing depends
+  /// on it.
+  void Announce(std::string_view news);
+  /// Blocks until the news was announced, but not for longer than `time`. False, at once, if this
+  /// backend cannot wait: the caller sleeps instead.
+  bool Await(std::string_view news, Duration time);
+
+  /// The exception behind the last error, where the backend threw one.
+  std::exception_ptr TakeException();
 
  private:
   template <typename Call>
   Result<std::optional<StoredState>> Try(const Call& call);
 
-  std::unique_ptr<RendezvousBackend> backend_;
+  RendezvousBackend& backend_;
   std::exception_ptr thrown_;
 };
 

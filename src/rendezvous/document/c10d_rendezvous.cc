@@ -1,21 +1,20 @@
 #include "muster/c10d_rendezvous.h"
 
 #include <algorithm>
+#include <stdexcept>
 #include <utility>
 
 #include "base/text.h"
 #include "base/trim.h"
+#include "muster/dynamic_rendezvous.h"
 #include "muster/file_store.h"
 #include "muster/network.h"
 #include "muster/tcp_store.h"
 #include "os/ports/system.h"
 #include "os/posix/process.h"
 #include "os/posix/temporary_file.h"
-#include "rendezvous/document/c10d_cell.h"
-#include "rendezvous/document/dynamic_handler.h"
 #include "rendezvous/event_recorder.h"
 #include "rendezvous/session/status_client.h"
-#include "store/throw.h"
 
 namespace muster {
 
@@ -35,21 +34,6 @@ auto Reaching(std::string_view what, Operation operation) {
     std::throw_with_nested(RendezvousConnectionError(
         Concat("the store of the rendezvous could not ", what, ": ", error.what())));
   }
-}
-
-// What failed in the cell, as an exception; what the store threw is its cause.
-template <typename T>
-T OrThrow(C10dCell& cell, Result<T> result) {
-  if (result) return std::move(*result);
-  const Error& error = result.error();
-  if (error.code == Code::kInterrupted) ThrowInterrupted(error.message);
-  if (error.code == Code::kProtocol) throw RendezvousStateError(error.message);
-  try {
-    if (const std::exception_ptr cause = cell.TakeCause()) std::rethrow_exception(cause);
-  } catch (...) {
-    std::throw_with_nested(RendezvousConnectionError(error.message));
-  }
-  throw RendezvousConnectionError(error.message);
 }
 
 std::string StoreType(const RendezvousParameters& parameters) {
@@ -86,17 +70,17 @@ std::shared_ptr<TcpStore> OpenTcpStore(const HostAndPort& at, bool serve, millis
 
 std::shared_ptr<TcpStore> CreateTcp(const RendezvousParameters& parameters) {
   const HostAndPort at = ParseRendezvousEndpoint(parameters.endpoint, kDefaultPort);
-  const std::optional<bool> told = parameters.GetAsBool("is_host");
+  const std::optional<bool> is_host = parameters.GetAsBool("is_host");
   const milliseconds timeout = ReadTimeout(parameters);
   const milliseconds grace = CancelGrace(parameters, timeout);
-  const bool serve = told ? *told : MatchesThisMachine(at.host);
+  const bool serve = is_host ? *is_host : MatchesThisMachine(at.host);
   try {
     return OpenTcpStore(at, serve, timeout, grace);
   } catch (const InterruptedError&) {
     throw;
   } catch (const std::exception& error) {
     const std::string where = Concat(at.host, ":", at.port);
-    if (!serve || told) {
+    if (!serve || is_host) {
       std::throw_with_nested(RendezvousConnectionError(
           Concat("the store of the rendezvous could not be ", serve ? "served at " : "reached at ",
                  where, ": ", error.what())));
@@ -119,49 +103,6 @@ std::shared_ptr<Store> CreateFile(const RendezvousParameters& parameters) {
                   [&] { return std::make_shared<FileStore>(path); });
 }
 
-}  // namespace
-
-namespace {
-
-// The cell for users: its values become exceptions, with the store's own as their cause.
-class C10dBackend final : public RendezvousBackend {
- public:
-  explicit C10dBackend(std::unique_ptr<C10dCell> cell) : cell_(std::move(cell)) {}
-
-  using RendezvousBackend::SetState;
-  std::string Name() const override { return cell_->Name(); }
-  std::optional<StoredState> GetState() override { return OrThrow(*cell_, cell_->Get()); }
-  std::optional<StoredState> SetState(std::string_view bytes, const std::any& token) override {
-    return OrThrow(*cell_, cell_->Set(bytes, token));
-  }
-  void Announce(std::string_view news) override { cell_->Announce(news); }
-  bool AwaitNews(std::string_view news, milliseconds time) override {
-    return cell_->Await(news, time);
-  }
-
- private:
-  const std::unique_ptr<C10dCell> cell_;
-};
-
-std::unique_ptr<C10dCell> OpenCell(std::shared_ptr<Store> store, const std::string& run_id) {
-  if (!store) throw std::invalid_argument("C10dRendezvousBackend: store is null");
-  if (run_id.empty()) {
-    throw std::invalid_argument("the run id is empty: it names the rendezvous and must not be");
-  }
-  auto cell = std::make_unique<C10dCell>(std::move(store), run_id);
-  OrThrow(*cell, cell->Open());
-  return cell;
-}
-
-}  // namespace
-
-std::unique_ptr<RendezvousBackend> CreateC10dBackend(std::shared_ptr<Store> store,
-                                                     const std::string& run_id) {
-  return std::make_unique<C10dBackend>(OpenCell(std::move(store), run_id));
-}
-
-namespace {
-
 // A muster server refuses the document of a run that its coordinator has, and can only close the
 // connection. The reason is found by a status request.
 void ThrowIfOfBackendMuster(const RendezvousParameters& parameters) {
@@ -183,22 +124,16 @@ void ThrowIfOfBackendMuster(const RendezvousParameters& parameters) {
 
 }  // namespace
 
-namespace {
-
-struct Opened {
-  std::unique_ptr<C10dCell> cell;
-  std::shared_ptr<Store> store;
-};
-
-Opened OpenStoreAndCell(const RendezvousParameters& parameters) {
+std::pair<std::unique_ptr<RendezvousBackend>, std::shared_ptr<Store>> CreateC10dBackend(
+    const RendezvousParameters& parameters) {
   const EventRecorder events({}, parameters.run_id, [] {
     return EventOrigin{.hostname = FullyQualifiedName(), .pid = ProcessId()};
   });
   try {
-    Opened made;
     const bool is_file = StoreType(parameters) == "file";
+    std::shared_ptr<Store> store;
     if (is_file) {
-      made.store = CreateFile(parameters);
+      store = CreateFile(parameters);
     } else {
       const std::shared_ptr<TcpStore> tcp = CreateTcp(parameters);
       if (tcp->is_server()) {
@@ -206,35 +141,26 @@ Opened OpenStoreAndCell(const RendezvousParameters& parameters) {
             "c10d_rendezvous_backend:_create_tcp_store", NodeState::kInit, std::nullopt,
             [] { return Concat("process ", ProcessId(), " serves the rendezvous store"); });
       }
-      made.store = tcp;
+      store = tcp;
     }
     // A connection of its own: heartbeats must not wait for a caller that blocks on the other one.
     std::shared_ptr<Store> own =
-        Reaching("be connected to a second time", [&] { return made.store->Clone(); });
+        Reaching("be connected to a second time", [&] { return store->Clone(); });
     try {
-      made.cell = OpenCell(std::move(own), parameters.run_id);
+      return {CreateC10dBackend(std::move(own), parameters.run_id), std::move(store)};
     } catch (const RendezvousConnectionError&) {
       if (!is_file) ThrowIfOfBackendMuster(parameters);
       throw;
     }
-    return made;
   } catch (const std::exception& error) {
     events.RecordFailure("c10d_rendezvous_backend:create_backend", std::nullopt, error.what());
     throw;
   }
 }
 
-}  // namespace
-
-C10dBackendAndStore CreateC10dBackend(const RendezvousParameters& parameters) {
-  Opened made = OpenStoreAndCell(parameters);
-  return {std::make_unique<C10dBackend>(std::move(made.cell)), std::move(made.store)};
-}
-
 RendezvousHandlerPtr CreateC10dHandler(const RendezvousParameters& parameters) {
-  Opened made = OpenStoreAndCell(parameters);
-  std::unique_ptr<StateBackend> cell = std::move(made.cell);
-  return CreateDynamicHandler(std::move(made.store), std::move(cell), parameters);
+  auto [backend, store] = CreateC10dBackend(parameters);
+  return CreateDynamicHandler(std::move(store), std::move(backend), parameters);
 }
 
 }  // namespace muster

@@ -1,6 +1,8 @@
 #include "rendezvous/document/dynamic_handler.h"
 
 #include <array>
+#include <atomic>
+#include <mutex>
 #include <stdexcept>
 #include <utility>
 
@@ -10,7 +12,11 @@
 #include "muster/prefix_store.h"
 #include "muster/tcp_store.h"
 #include "os/posix/process.h"
+#include "rendezvous/bootstrap.h"
 #include "rendezvous/document/backend_port.h"
+#include "rendezvous/document/rendezvous_driver.h"
+#include "rendezvous/document/shared_document.h"
+#include "rendezvous/event_recorder.h"
 #include "rendezvous/membership.h"
 #include "rendezvous/new_node.h"
 #include "rendezvous/option_readers.h"
@@ -60,372 +66,405 @@ T MustBeThere(T given, std::string_view what) {
   return given;
 }
 
-}  // namespace
+class DynamicHandler final : public DynamicRendezvousHandler {
+ public:
+  DynamicHandler(RendezvousSettings settings, std::shared_ptr<Store> store,
+                 std::unique_ptr<RendezvousBackend> backend, const std::string& local_addr,
+                 RendezvousEventSink events, System& system)
+      : system_(system),
+        settings_(std::move(settings)),
+        run_settings_(RunSettingsOf(settings_)),
+        store_(MustBeThere(std::move(store), "store")),
+        backend_(MustBeThere(std::move(backend), "backend")),
+        document_(port_, run_settings_, clock_, kCacheMax),
+        driver_(document_, port_,
+                NewNode(system_, local_addr.empty() ? FullyQualifiedName() : local_addr),
+                run_settings_, clock_, system_.Seed(), Hooks()),
+        events_(std::move(events), settings_.run_id),
+        bootstrap_(
+            store_, [this](int64_t round) { return PrefixOf(round); }, driver_.self().addr,
+            system_) {}
 
-DynamicHandler::DynamicHandler(RendezvousSettings settings, std::shared_ptr<Store> store,
-                               std::unique_ptr<StateBackend> backend, const std::string& local_addr,
-                               RendezvousEventSink events, System& system)
-    : system_(system),
-      settings_(std::move(settings)),
-      run_settings_(RunSettingsOf(settings_)),
-      store_(MustBeThere(std::move(store), "store")),
-      backend_(MustBeThere(std::move(backend), "backend")),
-      document_(*backend_, run_settings_, clock_, kCacheMax),
-      driver_(document_, *backend_,
-              NewNode(system_, local_addr.empty() ? FullyQualifiedName() : local_addr),
-              run_settings_, clock_, system_.Seed(), Hooks()),
-      events_(std::move(events), settings_.run_id),
-      bootstrap_(
-          store_, [this](int64_t round) { return PrefixOf(round); }, driver_.self().addr, system_) {
-}
+  ~DynamicHandler() override { StopHeartbeats(); }
 
-DynamicHandler::~DynamicHandler() { StopHeartbeats(); }
+  const RendezvousSettings& settings() const override { return settings_; }
+  std::string node() const override { return driver_.self().ToString(); }
+  std::string GetBackend() const override { return backend_->Name(); }
+  std::string GetRunId() const override { return settings_.run_id; }
+  bool UseAgentStore() const override { return Bootstrap::IsShared(); }
 
-std::string DynamicHandler::PrefixOf(int64_t round) const {
-  return Concat("torch.rendezvous.", settings_.run_id, ".", round);
-}
-
-// --- Events ---
-
-DriverHooks DynamicHandler::Hooks() {
-  return {.on_action = [this](Action action,
-                              const RendezvousState& after) { ReportAction(action, after); },
-          .on_write =
-              [this](bool stored) {
-                events_.Record({kExecutorEvents, "run"}, NodeState::kRunning, driver_.self(), [&] {
-                  return Concat("node '", node(), "' has ",
-                                stored ? "stored its change of" : "lost a race to change",
-                                " rendezvous '", settings_.run_id, "'");
-                });
-              }};
-}
-
-void DynamicHandler::ReportAction(Action action, const RendezvousState& after) {
-  if (!events_.enabled()) return;
-  for (const ActionEvent& event : kActionEvents) {
-    if (event.action != action) continue;
-    const bool waits = action == Action::kAddToWaitList || action == Action::kAddToRedundancyList;
-    Report(event.name, event.what, event.state, waits ? after.round + 1 : after.round);
-    // Joining includes a heartbeat, and the last node to join completes the round.
-    const bool joins = action == Action::kAddToParticipants;
-    const ActionEvent& beat = kActionEvents.front();
-    if (waits || joins) Report(beat.name, beat.what, beat.state, after.round);
-    if (joins && after.complete) ReportAction(Action::kMarkComplete, after);
-    return;
+  bool IsHost() const override {
+    const auto* tcp = dynamic_cast<const TcpStore*>(store_.get());
+    return tcp != nullptr && tcp->is_server();
   }
-}
 
-void DynamicHandler::Report(std::string_view name, std::string_view what, NodeState state,
-                            int64_t round) {
-  events_.Record({kExecutorEvents, name}, state, driver_.self(), [&] {
-    return Concat("node '", node(), "' ", what, ": round ", round, " of rendezvous '",
-                  settings_.run_id, "'");
-  });
-}
-
-// Runs a part of a public function; what it throws is reported under the given name first.
-template <typename Work>
-auto DynamicHandler::Reporting(std::string_view name, Work work) {
-  try {
-    return work();
-  } catch (...) {
-    RecordFailure(name);
-    throw;
+  RendezvousCost cost() const override {
+    const std::lock_guard lock(*mutex_);
+    return document_.cost();
   }
-}
 
-// Within a catch block: of what was thrown.
-void DynamicHandler::RecordFailure(std::string_view name) const {
-  std::string what;
-  try {
-    throw;
-  } catch (const std::exception& error) {
-    what = error.what();
-  } catch (...) {
-    what = kNoException;
+ private:
+  enum class Stage { kResting, kJoining, kBootstrap };
+
+  std::string PrefixOf(int64_t round) const {
+    return Concat("torch.rendezvous.", settings_.run_id, ".", round);
   }
-  events_.RecordFailure({kHandlerEvents, name}, driver_.self(), what);
-}
 
-// --- From values to exceptions ---
+  // --- Events
 
-void DynamicHandler::Throw(const Error& error) {
-  if (error.code == Code::kInterrupted) ThrowInterruptedHere(error.message);
-  if (const std::exception_ptr thrown = backend_->TakeException()) std::rethrow_exception(thrown);
-  if (error.code == Code::kProtocol) throw RendezvousStateError(error.message);
-  throw RendezvousConnectionError(error.message);
-}
-
-void DynamicHandler::ThrowInterruptedHere(std::string_view why) {
-  WaitReport report = DescribeWait();
-  report.time_left.reset();
-  ThrowInterrupted(
-      Concat(Who(), InterruptedAfter(began_, clock_.Now()), " (", why, "); ", report.ToString()));
-}
-
-template <typename T>
-T DynamicHandler::OrThrow(Result<T> result) {
-  if (!result) Throw(result.error());
-  return std::move(*result);
-}
-
-void DynamicHandler::FinishOrThrow(Result<Decision> result) {
-  const Decision decision = OrThrow(std::move(result));
-  const std::string who = Who();
-  if (decision.action == Action::kErrorTimeout) {
-    WaitReport report = DescribeWait();
-    report.time_left.reset();
-    throw RendezvousTimeoutError(
-        Concat(who, "time is up (", decision.reason, "); ", report.ToString()));
+  DriverHooks Hooks() {
+    return {
+        .on_action = [this](Action action,
+                            const RendezvousState& after) { ReportAction(action, after); },
+        .on_write =
+            [this](bool stored) {
+              events_.Record({kExecutorEvents, "run"}, NodeState::kRunning, driver_.self(), [&] {
+                return events_.Sentence(driver_.self(), stored ? "has stored its change of"
+                                                               : "has lost a race to change");
+              });
+            }};
   }
-  if (decision.action == Action::kErrorClosed) {
-    throw RendezvousClosedError(Concat(who, "closed ", ClosedBy()));
-  }
-  if (decision.action == Action::kErrorGraceful) {
-    throw RendezvousGracefulExitError(
-        Concat(who, "closed ", ClosedBy(), " while this node was a spare; it is not needed"));
-  }
-}
 
-std::string DynamicHandler::Who() const {
-  return Concat("rendezvous '", settings_.run_id, "', node '", node(), "': ");
-}
-
-std::string DynamicHandler::ClosedBy() const {
-  const std::string& by = document_.state().closed_by;
-  return by.empty() ? "by a node that left no name (agents of torchrun do not)"
-                    : Concat("by ", Printable(by, 512));
-}
-
-// --- Heartbeats ---
-
-void DynamicHandler::StartHeartbeats() {
-  heartbeats_ = system_.CallEvery(Concat("RdzvKeepAlive_", driver_.self().local_id),
-                                  settings_.keep_alive_interval, [this] { Beat(); });
-}
-
-void DynamicHandler::Beat() {
-  const std::lock_guard lock(*mutex_);
-  try {
-    FinishOrThrow(driver_.KeepAlive(place_));
-    events_.Record({kHandlerEvents, "_keep_alive"}, NodeState::kRunning, driver_.self(), [&] {
-      return Concat("node '", node(), "' is alive in rendezvous '", settings_.run_id, "'");
-    });
-  } catch (...) {
-    // The next one may get through; the others miss several before they declare a node lost.
-    RecordFailure("_keep_alive");
-  }
-}
-
-// --- The end ---
-
-void DynamicHandler::Close(std::string_view reported_as, std::string_view reason) {
-  const std::lock_guard lock(*mutex_);
-  began_ = clock_.Now();
-  Reporting(reported_as, [&] { FinishOrThrow(driver_.Close(reason)); });
-  events_.Record({kHandlerEvents, "_close"}, NodeState::kSucceeded, driver_.self(), [&] {
-    return Concat("node '", node(), "' has closed rendezvous '", settings_.run_id, "'");
-  });
-}
-
-// --- The next round ---
-
-RendezvousInfo DynamicHandler::NextRendezvous() {
-  ForgetEvents();
-  events_.Record({kHandlerEvents, "next_rendezvous"}, NodeState::kRunning, driver_.self(), [&] {
-    return Concat("node '", node(), "' wants to join the next round of rendezvous '",
-                  settings_.run_id, "'");
-  });
-  StopHeartbeats();
-  stage_ = Stage::kJoining;
-  driver_.Forget();
-  try {
-    RendezvousInfo info = JoinAndBootstrap();
-    stage_ = Stage::kResting;
-    return info;
-  } catch (...) {
-    // A node that has joined stays a member, even if it does not learn where the workers meet.
-    if (stage_.exchange(Stage::kResting) == Stage::kJoining) driver_.Forget();
-    throw;
-  }
-}
-
-RendezvousInfo DynamicHandler::JoinAndBootstrap() {
-  RendezvousInfo info = Reporting("next_rendezvous", [this] { return JoinNext(); });
-  events_.RecordJoined({kHandlerEvents, "next_rendezvous"}, driver_.self(), info.rank, [&] {
-    return Concat("node '", node(), "' is rank ", info.rank, " of ", info.world_size, " in round ",
-                  info.round, " of rendezvous '", settings_.run_id, "'");
-  });
-  stage_ = Stage::kBootstrap;
-  info.bootstrap_store_info = bootstrap_.Of(info.round, info.rank, First());
-  return info;
-}
-
-RendezvousInfo DynamicHandler::JoinNext() {
-  place_.reset();
-  began_ = clock_.Now();
-  if (document_.state().round == 0) clock_.SleepUntil(began_ + driver_.FirstDelay());
-  if (IsInterrupted()) ThrowInterruptedHere("before the first look");
-  const Instant deadline = clock_.Now() + run_settings_.join_timeout;
-  FinishOrThrow(driver_.Exit(deadline));
-  FinishOrThrow(driver_.Join(deadline));
-  // All count the members of what is stored: a copy without the silent ones may differ by node.
-  const RendezvousState& agreed = document_.shared();
-  RendezvousInfo info{.store = nullptr,
-                      .rank = agreed.participants.at(driver_.self()),
-                      .world_size = agreed.WorldSize(),
-                      .round = agreed.round};
-  SetFirst(agreed);
-  KeepStore();
-  info.store = std::make_shared<PrefixStore>(PrefixOf(info.round), store_);
-  place_ = Place{.round = info.round, .rank = info.rank};
-  StartHeartbeats();
-  return info;
-}
-
-// The connection may have been lost since the last round; that must not be the end of all rounds.
-void DynamicHandler::KeepStore() {
-  if (StillThere(*store_)) return;
-  try {
-    store_ = Reconnected(*store_);
-  } catch (const InterruptedError&) {
-    throw;
-  } catch (const std::exception& error) {
-    std::throw_with_nested(RendezvousConnectionError(
-        Concat("the connection to the store_ of the rendezvous was lost, and there was no other: ",
-               error.what())));
-  }
-  bootstrap_.UseStore(store_);
-}
-
-void DynamicHandler::SetFirst(const RendezvousState& agreed) {
-  const std::lock_guard lock(first_mutex_);
-  first_.reset();
-  for (const auto& [node, rank] : agreed.participants) {
-    if (rank == 0) first_ = node;
-  }
-}
-
-std::optional<Node> DynamicHandler::First() const {
-  const std::lock_guard lock(first_mutex_);
-  return first_;
-}
-
-// The others have declared this node lost and gone on without it: it is this node that must join.
-bool DynamicHandler::IsLeftBehind() {
-  return place_ && LeftBehind(document_.shared(), driver_.self(), *place_);
-}
-
-int64_t DynamicHandler::CountWaiting() {
-  began_ = clock_.Now();
-  return Reporting("num_nodes_waiting", [this] {
-    OrThrow(document_.Sync(SharedDocument::Freshness::kAny));
-    const auto waiting = static_cast<int64_t>(document_.state().wait_list.size());
-    return IsLeftBehind() ? std::max<int64_t>(1, waiting) : waiting;
-  });
-}
-
-// Nodes that wait while the round is full would find no place in the next one either, and would
-// make its members form new rounds without end.
-int64_t DynamicHandler::NodesToMakeRoomFor() {
-  const std::lock_guard lock(*mutex_);
-  const int64_t waiting = CountWaiting();
-  const auto taken = static_cast<int64_t>(document_.state().participants.size());
-  return taken < run_settings_.max_nodes || IsLeftBehind() ? waiting : 0;
-}
-
-WaitReport DynamicHandler::DescribeWait() const {
-  using Phase = WaitReport::Phase;
-  const auto snapshot = driver_.Snapshot();
-  if (!snapshot && stage_ == Stage::kResting) return {};
-  if (!snapshot) return {.phase = Phase::kContact, .run_id = settings_.run_id};
-  WaitReport report =
-      ReportOn(*snapshot, driver_.self(), settings_.run_id, run_settings_, clock_.Now());
-  // The snapshot of a heartbeat does not describe a wait.
-  const bool waits = report.phase != Phase::kComplete && report.phase != Phase::kClosed;
-  if (waits && stage_ == Stage::kResting) return {};
-  if (report.phase == Phase::kComplete) {
-    report.time_left.reset();
-    if (stage_ == Stage::kBootstrap) {
-      report.phase = Phase::kBootstrap;
-      if (const auto rank_0 = First()) report.first = rank_0->ToString();
+  void ReportAction(Action action, const RendezvousState& after) {
+    if (!events_.enabled()) return;
+    for (const ActionEvent& event : kActionEvents) {
+      if (event.action != action) continue;
+      const bool waits = action == Action::kAddToWaitList || action == Action::kAddToRedundancyList;
+      Report(event.name, event.what, event.state, waits ? after.round + 1 : after.round);
+      // Joining includes a heartbeat, and the last node to join completes the round.
+      const bool joins = action == Action::kAddToParticipants;
+      const ActionEvent& beat = kActionEvents.front();
+      if (waits || joins) Report(beat.name, beat.what, beat.state, after.round);
+      if (joins && after.complete) ReportAction(Action::kMarkComplete, after);
+      return;
     }
   }
-  return report;
-}
 
-// --- The rest of the interface ---
-
-RendezvousCost DynamicHandler::cost() const {
-  const std::lock_guard lock(*mutex_);
-  return {.reads = document_.reads(), .writes = document_.writes(), .lost = document_.lost()};
-}
-
-bool DynamicHandler::IsHost() const {
-  const auto* tcp = dynamic_cast<const TcpStore*>(store_.get());
-  return tcp != nullptr && tcp->is_server();
-}
-
-std::optional<MembershipEvent> DynamicHandler::AwaitEvent(std::chrono::milliseconds time) {
-  return PollForEvent(clock_, time,
-                      [this] { return LookForEvent([this] { return NodesToMakeRoomFor(); }); });
-}
-
-bool DynamicHandler::IsClosed() {
-  const std::lock_guard lock(*mutex_);
-  began_ = clock_.Now();
-  return Reporting("is_closed", [this] {
-    OrThrow(document_.Sync(SharedDocument::Freshness::kAny));
-    return document_.state().closed;
-  });
-}
-
-int64_t DynamicHandler::NumNodesWaiting() {
-  const std::lock_guard lock(*mutex_);
-  return CountWaiting();
-}
-
-void DynamicHandler::Leave() {
-  StopHeartbeats();
-  place_.reset();
-  began_ = clock_.Now();
-  const Instant deadline = began_ + run_settings_.close_timeout;
-  Reporting("leave", [&] {
-    const Result<Decision> left = driver_.Exit(deadline);
-    driver_.Forget();
-    FinishOrThrow(left);
-  });
-}
-
-bool DynamicHandler::Shutdown() {
-  StopHeartbeats();
-  try {
-    Close("shutdown", "shut down");
-    return true;
-  } catch (const RendezvousError&) {
-    return false;
+  void Report(std::string_view name, std::string_view what, NodeState state, int64_t round) {
+    events_.Record({kExecutorEvents, name}, state, driver_.self(), [&] {
+      return events_.Sentence(driver_.self(), Concat(what, ": round ", round, " of"));
+    });
   }
-}
 
-// --- Making one ---
+  // Runs a part of a public function; what it throws is reported under the given name first.
+  template <typename Work>
+  auto Reporting(std::string_view name, Work work) {
+    try {
+      return work();
+    } catch (...) {
+      RecordFailure(name);
+      throw;
+    }
+  }
+
+  // Within a catch block: of what was thrown.
+  void RecordFailure(std::string_view name) const {
+    std::string what;
+    try {
+      throw;
+    } catch (const std::exception& error) {
+      what = error.what();
+    } catch (...) {
+      what = kNoException;
+    }
+    events_.RecordFailure({kHandlerEvents, name}, driver_.self(), what);
+  }
+
+  // --- From values to exceptions
+
+  [[noreturn]] void Throw(const Error& error) {
+    if (error.code == Code::kInterrupted) ThrowInterruptedHere(error.message);
+    if (const std::exception_ptr thrown = port_.TakeException()) std::rethrow_exception(thrown);
+    if (error.code == Code::kProtocol) throw RendezvousStateError(error.message);
+    throw RendezvousConnectionError(error.message);
+  }
+
+  [[noreturn]] void ThrowInterruptedHere(std::string_view why) {
+    WaitReport report = DescribeWait();
+    report.time_left.reset();
+    ThrowInterrupted(
+        Concat(Who(), InterruptedAfter(began_, clock_.Now()), " (", why, "); ", report.ToString()));
+  }
+
+  template <typename T>
+  T OrThrow(Result<T> result) {
+    if (!result) Throw(result.error());
+    return std::move(*result);
+  }
+
+  void FinishOrThrow(Result<Decision> result) {
+    const Decision decision = OrThrow(std::move(result));
+    const std::string who = Who();
+    if (decision.action == Action::kErrorTimeout) {
+      WaitReport report = DescribeWait();
+      report.time_left.reset();
+      throw RendezvousTimeoutError(
+          Concat(who, "time is up (", decision.reason, "); ", report.ToString()));
+    }
+    if (decision.action == Action::kErrorClosed) {
+      throw RendezvousClosedError(Concat(who, "closed ", ClosedBy()));
+    }
+    if (decision.action == Action::kErrorGraceful) {
+      throw RendezvousGracefulExitError(
+          Concat(who, "closed ", ClosedBy(), " while this node was a spare; it is not needed"));
+    }
+  }
+
+  std::string Who() const {
+    return Concat("rendezvous '", settings_.run_id, "', node '", node(), "': ");
+  }
+
+  std::string ClosedBy() const {
+    const std::string& by = document_.state().closed_by;
+    return by.empty() ? "by a node that left no name (agents of torchrun do not)"
+                      : Concat("by ", Printable(by, 512));
+  }
+
+  // --- Heartbeats
+
+  void StartHeartbeats() {
+    heartbeats_ = system_.CallEvery(Concat("RdzvKeepAlive_", driver_.self().local_id),
+                                    settings_.keep_alive_interval, [this] { Beat(); });
+  }
+
+  void StopHeartbeats() { heartbeats_.reset(); }
+
+  void Beat() {
+    const std::lock_guard lock(*mutex_);
+    try {
+      FinishOrThrow(driver_.KeepAlive(place_));
+      events_.Record({kHandlerEvents, "_keep_alive"}, NodeState::kRunning, driver_.self(),
+                     [&] { return events_.Sentence(driver_.self(), "is alive in"); });
+    } catch (...) {
+      // The next one may get through; the others miss several before they declare a node lost.
+      RecordFailure("_keep_alive");
+    }
+  }
+
+  // --- The next round
+
+  RendezvousInfo JoinAndBootstrap() {
+    RendezvousInfo info = Reporting("next_rendezvous", [this] { return JoinNext(); });
+    events_.RecordJoined({kHandlerEvents, "next_rendezvous"}, driver_.self(), info.rank, [&] {
+      return events_.Sentence(driver_.self(), Concat("is rank ", info.rank, " of ", info.world_size,
+                                                     " in round ", info.round, " of"));
+    });
+    stage_ = Stage::kBootstrap;
+    info.bootstrap_store_info = bootstrap_.Of(info.round, info.rank, First());
+    return info;
+  }
+
+  RendezvousInfo JoinNext() {
+    place_.reset();
+    began_ = clock_.Now();
+    if (document_.state().round == 0) clock_.SleepUntil(began_ + driver_.FirstDelay());
+    if (IsInterrupted()) ThrowInterruptedHere("before the first look");
+    const Instant deadline = clock_.Now() + run_settings_.join_timeout;
+    FinishOrThrow(driver_.Exit(deadline));
+    FinishOrThrow(driver_.Join(deadline));
+    // All count the members of what is stored: a copy without the silent ones may differ by node.
+    const RendezvousState& agreed = document_.shared();
+    RendezvousInfo info{.store = nullptr,
+                        .rank = agreed.participants.at(driver_.self()),
+                        .world_size = agreed.WorldSize(),
+                        .round = agreed.round};
+    SetFirst(agreed);
+    KeepStore();
+    info.store = std::make_shared<PrefixStore>(PrefixOf(info.round), store_);
+    place_ = Place{.round = info.round, .rank = info.rank};
+    StartHeartbeats();
+    return info;
+  }
+
+  // The connection may have been lost since the last round; that must not be the end of all rounds.
+  void KeepStore() {
+    if (StillThere(*store_)) return;
+    try {
+      store_ = Reconnected(*store_);
+    } catch (const InterruptedError&) {
+      throw;
+    } catch (const std::exception& error) {
+      std::throw_with_nested(RendezvousConnectionError(Concat(
+          "the connection to the store_ of the rendezvous was lost, and there was no other: ",
+          error.what())));
+    }
+    bootstrap_.UseStore(store_);
+  }
+
+  void SetFirst(const RendezvousState& agreed) {
+    const std::lock_guard lock(first_mutex_);
+    first_.reset();
+    for (const auto& [node, rank] : agreed.participants) {
+      if (rank == 0) first_ = node;
+    }
+  }
+
+  std::optional<Node> First() const {
+    const std::lock_guard lock(first_mutex_);
+    return first_;
+  }
+
+  // The others have declared this node lost and gone on without it: it is this node that must join.
+  bool IsLeftBehind() { return place_ && LeftBehind(document_.shared(), driver_.self(), *place_); }
+
+  int64_t CountWaiting() {
+    began_ = clock_.Now();
+    return Reporting("num_nodes_waiting", [this] {
+      OrThrow(document_.Sync(SharedDocument::Freshness::kAny));
+      const auto waiting = static_cast<int64_t>(document_.state().wait_list.size());
+      return IsLeftBehind() ? std::max<int64_t>(1, waiting) : waiting;
+    });
+  }
+
+  // Nodes that wait while the round is full would find no place in the next one either, and would
+  // make its members form new rounds without end.
+  int64_t NodesToMakeRoomFor() {
+    const std::lock_guard lock(*mutex_);
+    const int64_t waiting = CountWaiting();
+    const auto taken = static_cast<int64_t>(document_.state().participants.size());
+    return taken < run_settings_.max_nodes || IsLeftBehind() ? waiting : 0;
+  }
+
+  void Close(std::string_view reported_as, std::string_view reason) {
+    const std::lock_guard lock(*mutex_);
+    began_ = clock_.Now();
+    Reporting(reported_as, [&] { FinishOrThrow(driver_.Close(reason)); });
+    events_.Record({kHandlerEvents, "_close"}, NodeState::kSucceeded, driver_.self(),
+                   [&] { return events_.Sentence(driver_.self(), "has closed"); });
+  }
+
+ public:
+  // --- The operations
+
+  RendezvousInfo NextRendezvous() override {
+    ForgetEvents();
+    events_.Record({kHandlerEvents, "next_rendezvous"}, NodeState::kRunning, driver_.self(), [&] {
+      return events_.Sentence(driver_.self(), "wants to join the next round of");
+    });
+    StopHeartbeats();
+    stage_ = Stage::kJoining;
+    driver_.Forget();
+    try {
+      RendezvousInfo info = JoinAndBootstrap();
+      stage_ = Stage::kResting;
+      return info;
+    } catch (...) {
+      // A node that has joined stays a member, even if it does not learn where the workers meet.
+      if (stage_.exchange(Stage::kResting) == Stage::kJoining) driver_.Forget();
+      throw;
+    }
+  }
+
+  bool IsClosed() override {
+    const std::lock_guard lock(*mutex_);
+    began_ = clock_.Now();
+    return Reporting("is_closed", [this] {
+      OrThrow(document_.Sync(SharedDocument::Freshness::kAny));
+      return document_.state().closed;
+    });
+  }
+
+  using RendezvousHandler::SetClosed;
+  void SetClosed(std::string_view reason) override { Close("set_closed", reason); }
+
+  int64_t NumNodesWaiting() override {
+    const std::lock_guard lock(*mutex_);
+    return CountWaiting();
+  }
+
+  std::optional<MembershipEvent> AwaitEvent(std::chrono::milliseconds time) override {
+    return PollForEvent(clock_, time,
+                        [this] { return LookForEvent([this] { return NodesToMakeRoomFor(); }); });
+  }
+
+  void Leave() override {
+    StopHeartbeats();
+    place_.reset();
+    began_ = clock_.Now();
+    const Instant deadline = began_ + run_settings_.close_timeout;
+    Reporting("leave", [&] {
+      const Result<Decision> left = driver_.Exit(deadline);
+      driver_.Forget();
+      FinishOrThrow(left);
+    });
+  }
+
+  bool Shutdown() override {
+    StopHeartbeats();
+    try {
+      Close("shutdown", "shut down");
+      return true;
+    } catch (const RendezvousError&) {
+      return false;
+    }
+  }
+
+  WaitReport DescribeWait() const override {
+    using Phase = WaitReport::Phase;
+    const auto snapshot = driver_.Snapshot();
+    if (!snapshot && stage_ == Stage::kResting) return {};
+    if (!snapshot) return {.phase = Phase::kContact, .run_id = settings_.run_id};
+    WaitReport report =
+        ReportOn(*snapshot, driver_.self(), settings_.run_id, run_settings_, clock_.Now());
+    // The snapshot of a heartbeat does not describe a wait.
+    const bool waits = report.phase != Phase::kComplete && report.phase != Phase::kClosed;
+    if (waits && stage_ == Stage::kResting) return {};
+    if (report.phase == Phase::kComplete) {
+      report.time_left.reset();
+      if (stage_ == Stage::kBootstrap) {
+        report.phase = Phase::kBootstrap;
+        if (const auto rank_0 = First()) report.first = rank_0->ToString();
+      }
+    }
+    return report;
+  }
+
+ private:
+  System& system_;
+  Clock& clock_ = system_.clock();
+  const RendezvousSettings settings_;
+  const RunSettings run_settings_;
+  std::shared_ptr<Store> store_;
+  const std::unique_ptr<RendezvousBackend> backend_;
+  BackendPort port_{*backend_};
+  SharedDocument document_;
+  RendezvousDriver driver_;
+  const EventRecorder events_;
+  Bootstrap bootstrap_;
+  std::atomic<Stage> stage_ = Stage::kResting;
+  Instant began_{};  ///< The operation under way, or the last one. The caller's thread only.
+  mutable std::mutex first_mutex_;
+  std::optional<Node> first_;  ///< The round's rank 0, if it was there when this node looked.
+  /// Held by heartbeats and by callers that look at the document meanwhile.
+  const std::unique_ptr<Monitor> mutex_ = system_.MakeMonitor();
+  std::optional<Place> place_;
+  std::unique_ptr<Timer> heartbeats_;
+};
+
+}  // namespace
+
+std::unique_ptr<DynamicRendezvousHandler> CreateDynamicHandler(
+    RendezvousSettings settings, std::shared_ptr<Store> store,
+    std::unique_ptr<RendezvousBackend> backend, const std::string& local_addr,
+    RendezvousEventSink events, System& system) {
+  return std::make_unique<DynamicHandler>(std::move(settings), std::move(store), std::move(backend),
+                                          local_addr, std::move(events), system);
+}
 
 std::unique_ptr<DynamicRendezvousHandler> CreateDynamicHandler(
     RendezvousSettings settings, std::shared_ptr<Store> store,
     std::unique_ptr<RendezvousBackend> backend, const std::string& local_addr,
     RendezvousEventSink events) {
-  return std::make_unique<DynamicHandler>(
-      std::move(settings), std::move(store),
-      std::make_unique<BackendPort>(MustBeThere(std::move(backend), "backend")), local_addr,
-      std::move(events), ThisProcess());
+  return CreateDynamicHandler(std::move(settings), std::move(store), std::move(backend), local_addr,
+                              std::move(events), ThisProcess());
 }
 
 std::unique_ptr<DynamicRendezvousHandler> CreateDynamicHandler(
-    std::shared_ptr<Store> store, std::unique_ptr<StateBackend> backend,
+    std::shared_ptr<Store> store, std::unique_ptr<RendezvousBackend> backend,
     const RendezvousParameters& parameters) {
   try {
-    return std::make_unique<DynamicHandler>(RendezvousSettings::From(parameters), std::move(store),
-                                            std::move(backend), parameters.local_addr,
-                                            RendezvousEventSink(), ThisProcess());
+    return CreateDynamicHandler(RendezvousSettings::From(parameters), std::move(store),
+                                std::move(backend), parameters.local_addr);
   } catch (const std::exception& error) {
     const EventRecorder events({}, parameters.run_id, [] {
       return EventOrigin{.hostname = FullyQualifiedName(), .pid = ProcessId()};
@@ -433,14 +472,6 @@ std::unique_ptr<DynamicRendezvousHandler> CreateDynamicHandler(
     events.RecordFailure("dynamic_rendezvous:create_handler", std::nullopt, error.what());
     throw;
   }
-}
-
-std::unique_ptr<DynamicRendezvousHandler> CreateDynamicHandler(
-    std::shared_ptr<Store> store, std::unique_ptr<RendezvousBackend> backend,
-    const RendezvousParameters& parameters) {
-  return CreateDynamicHandler(
-      std::move(store), std::make_unique<BackendPort>(MustBeThere(std::move(backend), "backend")),
-      parameters);
 }
 
 }  // namespace muster

@@ -36,7 +36,7 @@ RendezvousDriver::Shape ShapeOf(const RendezvousState& state) {
 
 }  // namespace
 
-RendezvousDriver::RendezvousDriver(SharedDocument& document, StateBackend& backend, Node self,
+RendezvousDriver::RendezvousDriver(SharedDocument& document, BackendPort& backend, Node self,
                                    const RunSettings& settings, Clock& clock, uint64_t seed,
                                    DriverHooks hooks)
     : document_(document),
@@ -241,7 +241,6 @@ void RendezvousDriver::Publish(const Outlook& outlook, const Decision& decision)
     snapshot->last_call_ends = *since + settings_.last_call;
   }
   snapshot->deadline = outlook.deadline;
-  snapshot->reason = decision.reason;
   const std::lock_guard lock(mutex_);
   snapshot_ = std::move(snapshot);
 }

@@ -36,7 +36,6 @@ struct WaitSnapshot {
   std::set<Node> quiet;  ///< Have missed a heartbeat, and are not yet declared lost.
   std::optional<Instant> last_call_ends;  ///< As this node sees it.
   Instant deadline = Instant::Never();
-  std::string reason;
 };
 
 /// One operation at a time; Snapshot() from any thread.
@@ -47,7 +46,7 @@ struct WaitSnapshot {
 /// time, too.
 class RendezvousDriver {
  public:
-  RendezvousDriver(SharedDocument& document, StateBackend& backend, Node self,
+  RendezvousDriver(SharedDocument& document, BackendPort& backend, Node self,
                    const RunSettings& settings, Clock& clock, uint64_t seed, DriverHooks hooks);
 
   /// The final decision: kFinish, or one of the errors. Backend errors are returned as such;
@@ -100,7 +99,7 @@ class RendezvousDriver {
   void Publish(const Outlook& outlook, const Decision& decision);
 
   SharedDocument& document_;
-  StateBackend& backend_;
+  BackendPort& backend_;
   const Node self_;
   const RunSettings& settings_;
   Clock& clock_;

@@ -21,8 +21,8 @@ class DriverTest : public ::testing::Test {
  protected:
   explicit DriverTest(RunSettings its_rules = MinMax(1, 3))
       : rules(its_rules),
-        document(cell, rules, clock, 1s),
-        driver(document, cell, Named("c"), rules, clock, 7,
+        document(cell.port, rules, clock, 1s),
+        driver(document, cell.port, Named("c"), rules, clock, 7,
                {.on_action = [this](Action action,
                                     const RendezvousState&) { actions.push_back(action); },
                 .on_write = [this](bool stored) { writes.push_back(stored); }}) {}
@@ -45,12 +45,12 @@ TEST_F(DriverTest, Rdzv061TheDecisionIsAboutThisNodeTheLiveStateTheRulesAndTheGi
   // Stored is a complete round of two that have been silent for too long. In the live state, from
   // which they are purged, there is a place in the next round.
   const RunSettings two = MinMax(2, 2);
-  SharedDocument own(cell, two, clock, 1s);
-  RendezvousDriver joining(own, cell, Named("c"), two, clock, 7,
+  SharedDocument own(cell.port, two, clock, 1s);
+  RendezvousDriver joining(own, cell.port, Named("c"), two, clock, 7,
                            {.on_action = [this](Action action, const RendezvousState&) {
                              actions.push_back(action);
                              if (actions.size() > 100)
-                               cell.failure = Error{Code::kUnavailable, "changes without end"};
+                               cell.failure = RendezvousConnectionError("changes without end");
                            }});
   cell.Put(Complete(With({"a", "b"})));
   ASSERT_TRUE(own.Sync(SharedDocument::Freshness::kNow));
@@ -66,7 +66,7 @@ TEST_F(DriverTest, Rdzv061TheDecisionIsAboutThisNodeTheLiveStateTheRulesAndTheGi
   std::optional<WaitSnapshot> seen;
   cell.on_get = [&] {
     if (const auto now = joining.Snapshot(); now && clock.now < deadline) seen = *now;
-    if (clock.now > deadline + 60s) cell.failure = Error{Code::kUnavailable, "far too late"};
+    if (clock.now > deadline + 60s) cell.failure = RendezvousConnectionError("far too late");
   };
   EXPECT_EQ(Finish(joining.Join(deadline)), Action::kErrorTimeout);
   EXPECT_EQ(actions.front(), Action::kAddToParticipants) << "on the live state";
@@ -80,8 +80,8 @@ TEST_F(DriverTest, Rdzv061TheDecisionIsAboutThisNodeTheLiveStateTheRulesAndTheGi
 
   // Other rules, another decision about the same.
   const RunSettings one = MinMax(1, 1);
-  SharedDocument its(cell, one, clock, 1s);
-  RendezvousDriver alone(its, cell, Named("c"), one, clock, 7, {});
+  SharedDocument its(cell.port, one, clock, 1s);
+  RendezvousDriver alone(its, cell.port, Named("c"), one, clock, 7, {});
   EXPECT_EQ(Finish(alone.Join(clock.now + 1s)), Action::kFinish);
   EXPECT_TRUE(cell.state().complete);
 }
@@ -110,11 +110,11 @@ TEST_F(DriverTest, Rdzv064ClosedAndTooLateEndAfterOneSyncAndMarkNothing) {
     cell.Put(stored);
     clock.now = clock.now + 2s;  // the copy is too old
     const auto [gets, reads, writes_before] =
-        std::tuple(cell.gets, document.reads(), document.writes());
+        std::tuple(cell.gets, document.cost().reads, document.cost().writes);
     EXPECT_EQ(Finish(operation()), error);
     EXPECT_EQ(cell.gets, gets + 1);
-    EXPECT_EQ(document.reads(), reads + 1);
-    EXPECT_EQ(document.writes(), writes_before);
+    EXPECT_EQ(document.cost().reads, reads + 1);
+    EXPECT_EQ(document.cost().writes, writes_before);
     EXPECT_FALSE(document.dirty());
     EXPECT_EQ(document.state(), stored) << "nor changed";
     EXPECT_EQ(cell.sets, 0);
@@ -205,14 +205,14 @@ TEST_F(DriverTest, Rdzv079APlaceForASpareStartsItsTimeAnew) {
 
 TEST_F(DriverTest, Rdzv094WhoGivesUpIsNoLongerInTheState) {
   const RunSettings three = MinMax(3, 3);
-  SharedDocument own(cell, three, clock, 1s);
-  RendezvousDriver alone(own, cell, Named("c"), three, clock, 7, {});
+  SharedDocument own(cell.port, three, clock, 1s);
+  RendezvousDriver alone(own, cell.port, Named("c"), three, clock, 7, {});
   const Instant began = clock.now;
   EXPECT_EQ(Finish(alone.Join(clock.Now() + three.join_timeout)), Action::kErrorTimeout);
   EXPECT_GT(clock.now, began + 600s);
   EXPECT_LT(clock.now, began + 602s);
   EXPECT_EQ(cell.state(), RendezvousState());
-  // What it waited for can still be told.
+  // What it waited for can still be shown.
   EXPECT_TRUE(alone.Snapshot()->state.participants.contains(Named("c")));
 }
 
@@ -272,7 +272,7 @@ TEST_F(DriverTest, AChangeCountsOnlyOnceItIsStored) {
 }
 
 TEST_F(DriverTest, BackendErrorsEndTheOperation) {
-  cell.failure = Error{Code::kUnavailable, "gone"};
+  cell.failure = RendezvousConnectionError("gone");
   const Result<Decision> result = driver.Join(clock.Now() + rules.join_timeout);
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error().code, Code::kUnavailable);

@@ -6,12 +6,11 @@
 #include "base/probe.h"
 #include "base/text.h"
 #include "rendezvous/core/transitions.h"
-#include "rendezvous/wire/state_reader.h"
-#include "rendezvous/wire/state_writer.h"
+#include "rendezvous/wire/state_codec.h"
 
 namespace muster {
 
-SharedDocument::SharedDocument(StateBackend& backend, const RunSettings& settings, Clock& clock,
+SharedDocument::SharedDocument(BackendPort& backend, const RunSettings& settings, Clock& clock,
                                Duration cache_max)
     : backend_(backend), settings_(settings), clock_(clock), cache_max_(cache_max) {}
 
@@ -29,10 +28,10 @@ Result<SharedDocument::Outcome> SharedDocument::Sync(Freshness freshness) {
 
 Result<SharedDocument::Outcome> SharedDocument::Write() {
   std::string mine = wire::WriteState(state_);
-  ++writes_;
+  ++cost_.writes;
   MUSTER_TRY(std::optional<StoredState> answer, backend_.Set(mine, token_));
   const bool stored = answer && answer->was_set;
-  if (!stored) ++lost_;
+  if (!stored) ++cost_.lost;
   MUSTER_CHECK_OK(TakeOver(answer ? std::move(answer->bytes) : std::move(mine)));
   token_ = answer ? std::move(answer->token) : std::any();
   dirty_ = !answer;
@@ -40,7 +39,7 @@ Result<SharedDocument::Outcome> SharedDocument::Write() {
 }
 
 Result<SharedDocument::Outcome> SharedDocument::Read() {
-  ++reads_;
+  ++cost_.reads;
   MUSTER_TRY(std::optional<StoredState> stored, backend_.Get());
   MUSTER_CHECK_OK(
       TakeOver(stored ? std::optional(std::move(stored->bytes)) : std::optional<std::string>()));
@@ -68,7 +67,8 @@ Status SharedDocument::TakeOver(std::optional<std::string> bytes) {
   // If the store or this process paused, the others' heartbeats could not be seen meanwhile. So one
   // look counts for an interval at most: a node is lost when it changes nothing over several looks.
   const Duration gap = synced_at_ ? now - *synced_at_ : 0s;
-  if (gap > settings_.missed_after()) MUSTER_PROBE("a node could not look, and excused everybody");
+  if (gap > settings_.missed_after())
+    MUSTER_PROBE("a node could not look, and forgave the silence of the others");
   if (gap > settings_.missed_after()) observed_.Skip(gap - settings_.keep_alive_interval);
   synced_at_ = now;
   observed_.See(state_, now);

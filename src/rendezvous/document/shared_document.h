@@ -10,11 +10,12 @@
 
 #include "base/result.h"
 #include "base/time.h"
+#include "muster/dynamic_rendezvous.h"
 #include "os/ports/clock.h"
 #include "rendezvous/core/observation.h"
 #include "rendezvous/core/run_settings.h"
 #include "rendezvous/core/state.h"
-#include "rendezvous/document/state_backend.h"
+#include "rendezvous/document/backend_port.h"
 
 namespace muster {
 
@@ -24,7 +25,7 @@ class SharedDocument {
   enum class Freshness { kAny, kNow };  ///< kAny: a copy up to `cache_max` old will do.
   enum class Outcome { kCached, kRead, kStored, kLost };
 
-  SharedDocument(StateBackend& backend, const RunSettings& settings, Clock& clock,
+  SharedDocument(BackendPort& backend, const RunSettings& settings, Clock& clock,
                  Duration cache_max);
 
   /// Writes the pending change, if there is one, or else reads. kLost: another node was faster, its
@@ -51,16 +52,14 @@ class SharedDocument {
   /// When the backend last answered; nullopt: never.
   std::optional<Instant> synced_at() const { return synced_at_; }
 
-  int64_t reads() const { return reads_; }
-  int64_t writes() const { return writes_; }
-  int64_t lost() const { return lost_; }
+  const RendezvousCost& cost() const { return cost_; }
 
  private:
   Result<Outcome> Write();
   Result<Outcome> Read();
   Status TakeOver(std::optional<std::string> bytes);
 
-  StateBackend& backend_;
+  BackendPort& backend_;
   std::optional<Node> self_;
   const RunSettings& settings_;
   Clock& clock_;
@@ -68,15 +67,13 @@ class SharedDocument {
 
   RendezvousState state_;
   RendezvousState shared_;
-  std::optional<std::string> bytes_;  ///< Of shared_: the same bytes need not be read twice.
+  std::optional<std::string> bytes_;  ///< Of shared_: the same bytes need not be parsed twice.
   std::any token_;
   bool dirty_ = false;
   std::optional<Instant> synced_at_;
   Observation observed_;
   std::set<Node> dropped_;
-  int64_t reads_ = 0;
-  int64_t writes_ = 0;
-  int64_t lost_ = 0;
+  RendezvousCost cost_;
 };
 
 }  // namespace muster

@@ -24,7 +24,7 @@ using Outcome = SharedDocument::Outcome;
 
 class SharedDocumentTest : public ::testing::Test {
  protected:
-  explicit SharedDocumentTest(Duration cache = 1s) : document(cell, rules, clock, cache) {}
+  explicit SharedDocumentTest(Duration cache = 1s) : document(cell.port, rules, clock, cache) {}
 
   Outcome Sync(Freshness freshness = Freshness::kAny) {
     const Result<Outcome> outcome = document.Sync(freshness);
@@ -182,7 +182,7 @@ TEST_F(SharedDocumentTest, Rdzv048AfterAConnectionErrorTheChangeIsStillPending) 
   cell.Put(Round(1));
   Sync();
   document.Change().round = 2;
-  cell.failure = Error{Code::kUnavailable, "gone"};
+  cell.failure = RendezvousConnectionError("gone");
   EXPECT_EQ(Failure(), Code::kUnavailable);
   EXPECT_TRUE(document.dirty());
   cell.failure.reset();

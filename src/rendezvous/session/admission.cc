@@ -4,7 +4,7 @@
 
 #include "base/base64.h"
 #include "base/text.h"
-#include "rendezvous/wire/state_reader.h"
+#include "rendezvous/wire/state_codec.h"
 
 namespace muster {
 

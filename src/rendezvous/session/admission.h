@@ -27,8 +27,8 @@ inline std::optional<std::string_view> RunOfDocument(std::string_view key) {
 inline constexpr size_t kDocumentBytesRead = 256 * 1024;
 
 /// Whether this value of the document is one of nodes of backend c10d that are at work: they begin,
-/// or some have a place, and the run is not closed. What a finished job or a stranger has left is
-/// not.
+/// or some have a place, and the run is not closed. What a finished job or another program has left
+/// is not.
 bool IsDocumentInUse(std::string_view value);
 
 /// Why the session cannot be opened: no version in common, or the run `has_document` that is in

@@ -1,12 +1,15 @@
 #include "rendezvous/session/coordinated_handler.h"
 
 #include <algorithm>
+#include <memory>
+#include <mutex>
 #include <utility>
 
 #include "base/text.h"
 #include "muster/c10d_rendezvous.h"
 #include "muster/network.h"
 #include "muster/prefix_store.h"
+#include "muster/store_server.h"
 #include "muster/tcp_store.h"
 #include "os/posix/host.h"
 #include "os/posix/line_writer.h"
@@ -15,6 +18,7 @@
 #include "rendezvous/new_node.h"
 #include "rendezvous/option_readers.h"
 #include "rendezvous/reconnect.h"
+#include "rendezvous/session/session_handler.h"
 #include "rendezvous/session/session_link.h"
 #include "store/tcp_store_on.h"
 
@@ -45,42 +49,14 @@ SessionHandlerOptions HandlerOptions(const CoordinatedRendezvousOptions& options
           .events = options.events};
 }
 
-}  // namespace
-
-std::unique_ptr<CoordinatedHandler> CoordinatedHandler::Create(CoordinatedRendezvousOptions options,
-                                                               System& system) {
-  options.Validate();
-  Host host = Serve(options);
-  const Endpoint at{options.host, host.server ? host.server->port() : options.port};
-  return std::unique_ptr<CoordinatedHandler>(
-      new CoordinatedHandler(std::move(options), system, std::move(host), at));
-}
-
-CoordinatedHandler::CoordinatedHandler(CoordinatedRendezvousOptions options, System& system,
-                                       Host host, const Endpoint& at)
-    : SessionHandler(HandlerOptions(options, system, at), system,
-                     [at](LoopThread& thread, const Hello& hello, uint64_t seed,
-                          RendezvousLinkListener& listener) {
-                       return std::make_unique<SessionLink>(
-                           thread.loop(), thread.connector(),
-                           SessionLinkOptions{.server = at, .hello = hello, .seed = seed},
-                           listener);
-                     }),
-      coordinated_(std::move(options)),
-      at_(at),
-      server_(std::move(host.server)) {
-  if (!host.cannot_serve.empty())
-    out_of_reach_because_ = Concat(" (and it cannot be served here: ", host.cannot_serve, ")");
-  if (server_) {
-    events_.Record(kServeEvent, NodeState::kInit, std::nullopt,
-                   [] { return Concat("process ", ProcessId(), " serves the rendezvous"); });
-  }
-}
-
-CoordinatedHandler::~CoordinatedHandler() { EndSession(); }
+/// The server of the run, if it is in this process, or why it cannot be.
+struct Host {
+  std::shared_ptr<StoreServer> server{};
+  std::string cannot_serve{};
+};
 
 // The node that the endpoint names serves; of several on that machine, the first.
-CoordinatedHandler::Host CoordinatedHandler::Serve(const CoordinatedRendezvousOptions& options) {
+Host Serve(const CoordinatedRendezvousOptions& options) {
   // Whether the name is this machine's may take the resolver seconds: only where it matters.
   const bool serves = options.is_host ? *options.is_host : IsHere(options.host);
   if (!serves) return {};
@@ -97,103 +73,118 @@ CoordinatedHandler::Host CoordinatedHandler::Serve(const CoordinatedRendezvousOp
   }
 }
 
-// --- The fallback
-
-RendezvousHandler* CoordinatedHandler::Fallback() const {
-  const std::lock_guard lock(fallback_mutex_);
-  return fallback_.get();
-}
-
-RendezvousHandler& CoordinatedHandler::FallBackToC10d() {
-  const std::string line =
-      Concat("the server at ", coordinated_.host, ":", at_.port,
-             " has no coordinator (PyTorch's has none): going on with the c10d backend");
-  if (coordinated_.log) {
-    coordinated_.log(line);
-  } else {
-    StandardError().Write(Concat("muster: ", line, "\n"));
-  }
-  events_.Record(kFallbackEvent, NodeState::kRunning, std::nullopt, [&] { return line; });
-  // c10d would look its own name up.
-  const std::string local_addr =
-      coordinated_.local_addr.empty() ? AddressTowards(at_) : coordinated_.local_addr;
-  RendezvousConfig config{{"is_host", false},
-                          {"join_timeout", WholeSeconds(coordinated_.join_timeout)},
-                          {"last_call_timeout", WholeSeconds(coordinated_.last_call)},
-                          {"close_timeout", WholeSeconds(coordinated_.close_timeout)}};
-  RendezvousHandlerPtr made =
-      CreateC10dHandler({"c10d", at_.ToString(), coordinated_.run_id, coordinated_.min_nodes,
-                         coordinated_.max_nodes, local_addr, config});
-  const std::lock_guard lock(fallback_mutex_);
-  fallback_ = std::move(made);
-  return *fallback_;
-}
-
-// --- The operations
-
-RendezvousInfo CoordinatedHandler::NextRendezvous() {
-  if (RendezvousHandler* fallback = Fallback()) return fallback->NextRendezvous();
-  const std::optional<Push> round = Join();
-  if (!round) return FallBackToC10d().NextRendezvous();
-  return Enter(*round, Recording([&] { return StoreOf(*round); }));
-}
-
-void CoordinatedHandler::SetClosed(std::string_view reason) {
-  if (RendezvousHandler* fallback = Fallback()) return fallback->SetClosed(reason);
-  if (!Close(reason)) FallBackToC10d().SetClosed(reason);
-}
-
-// The store's connection may have been lost with the session's.
-std::shared_ptr<Store> CoordinatedHandler::StoreOf(const Push& assignment) {
-  if (!store_ || store_of_ != connections() || !StillThere(*store_)) {
-    store_of_ = connections();
-    try {
-      store_ = OpenTcpStore(coordinated_.host,
-                            {.port = at_.port, .timeout = coordinated_.join_timeout}, system_);
-    } catch (const InterruptedError&) {
-      store_.reset();
-      throw;
-    } catch (const std::exception& error) {
-      throw RendezvousConnectionError(Concat("the store of the rendezvous at ", at_.ToString(),
-                                             " could not be reached: ", error.what()));
+class CoordinatedHandler final : public SessionHandler {
+ public:
+  CoordinatedHandler(CoordinatedRendezvousOptions options, System& system, Host host,
+                     const Endpoint& at)
+      : SessionHandler(HandlerOptions(options, system, at), system,
+                       [at](LoopThread& thread, const Hello& hello, uint64_t seed,
+                            RendezvousLinkListener& listener) {
+                         return std::make_unique<SessionLink>(
+                             thread.loop(), thread.connector(),
+                             SessionLinkOptions{.server = at, .hello = hello, .seed = seed},
+                             listener);
+                       }),
+        coordinated_(std::move(options)),
+        at_(at),
+        server_(std::move(host.server)) {
+    if (!host.cannot_serve.empty())
+      out_of_reach_because_ = Concat(" (and it cannot be served here: ", host.cannot_serve, ")");
+    if (server_) {
+      events_.Record(kServeEvent, NodeState::kInit, std::nullopt,
+                     [] { return Concat("process ", ProcessId(), " serves the rendezvous"); });
     }
   }
-  return std::make_shared<PrefixStore>(RoundPrefix(assignment.generation, assignment.round),
-                                       store_);
-}
+  ~CoordinatedHandler() override { EndSession(); }
 
-bool CoordinatedHandler::IsClosed() {
-  RendezvousHandler* fallback = Fallback();
-  return fallback ? fallback->IsClosed() : SessionHandler::IsClosed();
-}
+  std::string GetBackend() const override { return "muster"; }
+  bool IsHost() const override { return server_ != nullptr; }
 
-int64_t CoordinatedHandler::NumNodesWaiting() {
-  RendezvousHandler* fallback = Fallback();
-  return fallback ? fallback->NumNodesWaiting() : SessionHandler::NumNodesWaiting();
-}
+  RendezvousInfo NextRendezvous() override {
+    if (RendezvousHandler* fallback = Replacement()) return fallback->NextRendezvous();
+    const std::optional<Push> round = Join();
+    if (!round) return FallBackToC10d().NextRendezvous();
+    return Enter(*round, Recording([&] { return StoreOf(*round); }));
+  }
 
-std::optional<MembershipEvent> CoordinatedHandler::AwaitEvent(milliseconds time) {
-  RendezvousHandler* fallback = Fallback();
-  return fallback ? fallback->AwaitEvent(time) : SessionHandler::AwaitEvent(time);
-}
+  using SessionHandler::SetClosed;
+  void SetClosed(std::string_view reason) override {
+    if (RendezvousHandler* fallback = Replacement()) return fallback->SetClosed(reason);
+    if (!Close(reason)) FallBackToC10d().SetClosed(reason);
+  }
 
-bool CoordinatedHandler::StopWaiting() {
-  RendezvousHandler* fallback = Fallback();
-  return fallback ? fallback->StopWaiting() : SessionHandler::StopWaiting();
-}
+ protected:
+  RendezvousHandler* Replacement() const override {
+    const std::lock_guard lock(fallback_mutex_);
+    return fallback_.get();
+  }
 
-void CoordinatedHandler::Leave() {
-  RendezvousHandler* fallback = Fallback();
-  return fallback ? fallback->Leave() : SessionHandler::Leave();
-}
+ private:
+  RendezvousHandler& FallBackToC10d() {
+    const std::string line =
+        Concat("the server at ", coordinated_.host, ":", at_.port,
+               " has no coordinator (PyTorch's has none): going on with the c10d backend");
+    if (coordinated_.log) {
+      coordinated_.log(line);
+    } else {
+      StandardError().Write(Concat("muster: ", line, "\n"));
+    }
+    events_.Record(kFallbackEvent, NodeState::kRunning, std::nullopt, [&] { return line; });
+    // c10d would look its own name up.
+    const std::string local_addr =
+        coordinated_.local_addr.empty() ? AddressTowards(at_) : coordinated_.local_addr;
+    RendezvousConfig config{{"is_host", false},
+                            {"join_timeout", WholeSeconds(coordinated_.join_timeout)},
+                            {"last_call_timeout", WholeSeconds(coordinated_.last_call)},
+                            {"close_timeout", WholeSeconds(coordinated_.close_timeout)}};
+    RendezvousHandlerPtr made =
+        CreateC10dHandler({"c10d", at_.ToString(), coordinated_.run_id, coordinated_.min_nodes,
+                           coordinated_.max_nodes, local_addr, config});
+    const std::lock_guard lock(fallback_mutex_);
+    fallback_ = std::move(made);
+    return *fallback_;
+  }
 
-WaitReport CoordinatedHandler::DescribeWait() const {
-  const RendezvousHandler* fallback = Fallback();
-  return fallback ? fallback->DescribeWait() : SessionHandler::DescribeWait();
+  // The store's connection may have been lost with the session's.
+  std::shared_ptr<Store> StoreOf(const Push& assignment) {
+    if (!store_ || store_of_ != connections() || !StillThere(*store_)) {
+      store_of_ = connections();
+      try {
+        store_ = OpenTcpStore(coordinated_.host,
+                              {.port = at_.port, .timeout = coordinated_.join_timeout}, system_);
+      } catch (const InterruptedError&) {
+        store_.reset();
+        throw;
+      } catch (const std::exception& error) {
+        throw RendezvousConnectionError(Concat("the store of the rendezvous at ", at_.ToString(),
+                                               " could not be reached: ", error.what()));
+      }
+    }
+    return std::make_shared<PrefixStore>(RoundPrefix(assignment.generation, assignment.round),
+                                         store_);
+  }
+
+  const CoordinatedRendezvousOptions coordinated_;
+  const Endpoint at_;
+  const std::shared_ptr<StoreServer> server_;
+  std::shared_ptr<Store> store_;
+  uint64_t store_of_ = 0;  ///< The connection of the session at whose time it was made.
+  mutable std::mutex fallback_mutex_;
+  RendezvousHandlerPtr fallback_;  ///< Guarded by fallback_mutex_ until it is there.
+};
+
+}  // namespace
+
+RendezvousHandlerPtr CreateCoordinatedHandler(CoordinatedRendezvousOptions options,
+                                              System& system) {
+  options.Validate();
+  Host host = Serve(options);
+  const Endpoint at{options.host, host.server ? host.server->port() : options.port};
+  return std::make_unique<CoordinatedHandler>(std::move(options), system, std::move(host), at);
 }
 
 RendezvousHandlerPtr CreateCoordinatedHandler(CoordinatedRendezvousOptions options) {
-  return CoordinatedHandler::Create(std::move(options), ThisProcess());
+  return CreateCoordinatedHandler(std::move(options), ThisProcess());
 }
 
 RendezvousHandlerPtr CreateCoordinatedHandler(const RendezvousParameters& parameters) {

@@ -44,8 +44,8 @@ class RendezvousLink {
   /// earlier request was refused: the cause (another node of our name, or nodes with other
   /// settings) may be gone.
   virtual void Join(Duration timeout) = 0;
-  /// Gives up the node's place, or its wait. Answered by kLeft or kRefused; sent again with the
-  /// next connection if there is none now, or if this one breaks.
+  /// Releases the node's place, or ends its wait. Answered by kLeft or kRefused; sent again with
+  /// the next connection if there is none now, or if this one breaks.
   virtual void Leave() = 0;
   /// Drops the join under way, which was not answered in time. A late answer must not be mistaken
   /// for the answer to a later join.

@@ -16,6 +16,7 @@ namespace {
 using std::chrono::milliseconds;
 using Lock = SessionView::Lock;
 
+constexpr std::string_view kNext = ".next_rendezvous";  // the last part of an event's name
 constexpr uint32_t kNamesRequested = 8;
 // The server ends a join in time, by its own clock; its message may take so long to arrive.
 constexpr Duration kAnswerGrace = 500ms;
@@ -67,9 +68,7 @@ SessionHandler::SessionHandler(SessionHandlerOptions options, System& system, Ma
       events_(options_.events, options_.hello.run_id,
               [] { return EventOrigin{.hostname = "localhost", .pid = ProcessId()}; }),
       workers_port_(system.ReservePort()),
-      make_link_(std::move(make_link)),
-      next_event_(options_.class_name + ".next_rendezvous"),
-      close_event_(options_.class_name + ".set_closed") {}
+      make_link_(std::move(make_link)) {}
 
 SessionHandler::~SessionHandler() = default;
 
@@ -106,10 +105,8 @@ uint64_t SessionHandler::connections() const {
 std::optional<Push> SessionHandler::Join() {
   Session& session = Connected();
   const Node node = CurrentNode();
-  events_.Record(next_event_.c_str(), NodeState::kRunning, node, [&] {
-    return Concat("node '", node.ToString(), "' wants to join the next round of rendezvous '",
-                  GetRunId(), "'");
-  });
+  events_.Record({options_.class_name, kNext}, NodeState::kRunning, node,
+                 [&] { return events_.Sentence(node, "wants to join the next round of"); });
   const Instant began = clock_.Now();
   const JoinOutcome outcome = AwaitOutcome(session);
   if (outcome.kind == JoinOutcome::Kind::kPlain) return std::nullopt;
@@ -177,10 +174,9 @@ void SessionHandler::GiveUp(Session& session, Lock& lock) const {
 
 RendezvousInfo SessionHandler::Enter(const Push& assignment, std::shared_ptr<Store> store) const {
   const Node node = CurrentNode();
-  events_.RecordJoined(next_event_.c_str(), node, assignment.rank, [&] {
-    return Concat("node '", node.ToString(), "' is rank ", assignment.rank, " of ",
-                  assignment.world_size, " in round ", assignment.round, " of rendezvous '",
-                  GetRunId(), "'");
+  events_.RecordJoined({options_.class_name, kNext}, node, assignment.rank, [&] {
+    return events_.Sentence(node, Concat("is rank ", assignment.rank, " of ", assignment.world_size,
+                                         " in round ", assignment.round, " of"));
   });
   return {.store = std::move(store),
           .rank = assignment.rank,
@@ -190,7 +186,7 @@ RendezvousInfo SessionHandler::Enter(const Push& assignment, std::shared_ptr<Sto
 }
 
 void SessionHandler::RecordFailure(const std::string& what) const {
-  events_.RecordFailure(next_event_.c_str(), CurrentNode(), what);
+  events_.RecordFailure({options_.class_name, kNext}, CurrentNode(), what);
 }
 
 void SessionHandler::Throw(const JoinOutcome& outcome, const Node& node) const {
@@ -231,10 +227,20 @@ void SessionHandler::ThrowIfInterrupted(Instant began, std::string_view awaited)
 }
 
 std::string SessionHandler::node() const { return CurrentNode().ToString(); }
+std::string SessionHandler::ActiveBackend() const {
+  const RendezvousHandler* other = Replacement();
+  return other ? other->ActiveBackend() : GetBackend();
+}
 bool SessionHandler::UseAgentStore() const { return Bootstrap::IsShared(); }
 
-bool SessionHandler::IsClosed() { return Read(&SessionView::closed, false); }
-int64_t SessionHandler::NumNodesWaiting() { return Read(&SessionView::waiting, int64_t{0}); }
+bool SessionHandler::IsClosed() {
+  if (RendezvousHandler* other = Replacement()) return other->IsClosed();
+  return Read(&SessionView::closed, false);
+}
+int64_t SessionHandler::NumNodesWaiting() {
+  if (RendezvousHandler* other = Replacement()) return other->NumNodesWaiting();
+  return Read(&SessionView::waiting, int64_t{0});
+}
 
 bool SessionHandler::Close(std::string_view reason) {
   Session& session = Connected();
@@ -253,9 +259,8 @@ bool SessionHandler::Close(std::string_view reason) {
   }
   const Node node = view.node;
   lock.unlock();
-  events_.Record(close_event_.c_str(), NodeState::kSucceeded, node, [&] {
-    return Concat("node '", node.ToString(), "' has closed rendezvous '", GetRunId(), "'");
-  });
+  events_.Record({options_.class_name, ".set_closed"}, NodeState::kSucceeded, node,
+                 [&] { return events_.Sentence(node, "has closed"); });
   return true;
 }
 
@@ -271,6 +276,7 @@ bool SessionHandler::Shutdown() {
 }
 
 std::optional<MembershipEvent> SessionHandler::AwaitEvent(milliseconds time) {
+  if (RendezvousHandler* other = Replacement()) return other->AwaitEvent(time);
   const Instant until = After(clock_.Now(), time);
   SessionView& view = Connected().view;
   Lock lock(*view.monitor);
@@ -285,6 +291,7 @@ std::optional<MembershipEvent> SessionHandler::AwaitEvent(milliseconds time) {
 }
 
 bool SessionHandler::StopWaiting() {
+  if (RendezvousHandler* other = Replacement()) return other->StopWaiting();
   SessionView& view = Connected().view;
   const Lock lock(*view.monitor);
   view.stop_waiting = true;
@@ -294,6 +301,7 @@ bool SessionHandler::StopWaiting() {
 
 // Not confirmed in time: the server notices by itself.
 void SessionHandler::Leave() {
+  if (RendezvousHandler* other = Replacement()) return other->Leave();
   Session* session = IfConnected();
   if (session == nullptr) return;
   SessionView& view = session->view;
@@ -308,6 +316,7 @@ void SessionHandler::Leave() {
 
 // Requests a report if the last one is old, and does not wait for the answer.
 WaitReport SessionHandler::DescribeWait() const {
+  if (const RendezvousHandler* other = Replacement()) return other->DescribeWait();
   Session* session = IfConnected();
   if (session == nullptr) return {};
   SessionView& view = session->view;

@@ -42,7 +42,8 @@ class SessionHandler : public RendezvousHandler {
   std::string node() const override;
   std::string GetRunId() const override { return options_.hello.run_id; }
   bool UseAgentStore() const override;
-  bool AllowsConcurrentCalls() const override { return true; }
+  std::string ActiveBackend() const override;
+  bool AllowsConcurrentCalls() const override { return Replacement() == nullptr; }
   bool IsClosed() override;
   int64_t NumNodesWaiting() override;
   using RendezvousHandler::SetClosed;
@@ -56,6 +57,10 @@ class SessionHandler : public RendezvousHandler {
  protected:
   using MakeLink = std::function<std::unique_ptr<RendezvousLink>(
       LoopThread& thread, const Hello& hello, uint64_t seed, RendezvousLinkListener& listener)>;
+
+  /// The handler that does the work instead of this one, where the server has turned out to have no
+  /// coordinator. Null: there is none.
+  virtual RendezvousHandler* Replacement() const { return nullptr; }
 
   /// Reserves the port of the workers' store. `make_link` is called before the first operation that
   /// needs a link.
@@ -122,11 +127,9 @@ class SessionHandler : public RendezvousHandler {
   Node CurrentNode() const;
 
   /// Where this node serves the workers of the rounds whose rank 0 it is. Reserved from the start:
-  /// thus all nodes receive the port of rank 0 with their assignment.
+  /// so all nodes receive the port of rank 0 with their assignment.
   const std::unique_ptr<ReservedPort> workers_port_;
   const MakeLink make_link_;
-  const std::string next_event_;
-  const std::string close_event_;
   mutable std::mutex mutex_;
   std::unique_ptr<Session> session_;  // guarded by mutex_ until it is there
 };

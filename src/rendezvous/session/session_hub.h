@@ -2,7 +2,7 @@
 //
 // As with the store machine, a loop runs a request under the hub's lock, without a system call.
 // Messages for sessions of other loops go into mailboxes. Every loop empties its mailbox whenever
-// it holds the lock: thus each session receives all messages in the order in which they were
+// it holds the lock: so each session receives all messages in the order in which they were
 // decided.
 #pragma once
 
@@ -26,8 +26,8 @@
 
 namespace muster {
 
-/// The period of Tick() while there are nodes. A gap between two ticks shows that this process
-/// stood still, which is not the silence of nodes: they cannot be as rare as the deadlines.
+/// The period of Tick() while there are nodes. A longer gap between two ticks shows that this
+/// process paused, and then nodes were not silent. So ticks come more often than deadlines need.
 inline constexpr Duration kSessionTick = 10ms;
 
 class SessionHub {

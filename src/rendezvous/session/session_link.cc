@@ -76,6 +76,8 @@ void SessionLink::Disconnect() {
 void SessionLink::Drop(const std::string& why) {
   const bool was_open = step_ == Step::kOpen;
   const bool lasted = was_open && loop_.Now() - opened_at_ >= kLasted;
+  // The server may have opened a session without our knowledge: the next refusal may be due to it.
+  if (step_ == Step::kOpening) refused_since_.reset();
   Disconnect();
   step_ = Step::kResting;
   if (!was_open) greet_first_ = true;
@@ -167,7 +169,7 @@ void SessionLink::Leave() {
 }
 
 void SessionLink::Abandon() {
-  MUSTER_PROBE("a join was given up without an answer");
+  MUSTER_PROBE("a join was abandoned without an answer");
   join_.reset();
   leave_ = true;
   if (is_open()) Drop("it did not answer in time");
@@ -227,8 +229,8 @@ void SessionLink::OnMessage(const Push& push) {
     case Kind::kComplete:
       if (push.generation == generation_ && push.round <= round_ &&
           !Planted(Bug::kStalePushAccepted)) {
-        MUSTER_PROBE("a node was told again of a round that it knew");
-        return;  // sent again after a reconnect: the listener knows it, or has given up
+        MUSTER_PROBE("a node received a round again that it knew");
+        return;  // sent again after a reconnect: the listener knows it, or has timed out
       }
       round_ = push.round;
       generation_ = push.generation;
@@ -293,13 +295,18 @@ void SessionLink::OnRefused(const Push& push) {
     return listener_.OnPush(push);
   }
   const Instant now = loop_.Now();
-  if (!refused_since_) refused_since_ = now;
+  const Instant since = refused_since_.value_or(now);
   const bool passes = push.refusal == Push::Refusal::kLimit ||
                       (push.refusal == Push::Refusal::kIdentity &&
-                       now - *refused_since_ < ForgottenAfter(options_.hello.settings));
-  if (passes) return Drop(push.why);
-  Stop();
-  listener_.OnPush(push);
+                       now - since < ForgottenAfter(options_.hello.settings));
+  if (!passes) {
+    Stop();
+    return listener_.OnPush(push);
+  }
+  // A server that still has our session resumes it.
+  listener_.OnPlaceLost(Concat("the server did not resume its session: ", push.why));
+  Drop(push.why);
+  refused_since_ = since;
 }
 
 void SessionLink::OnMessage(wire::StatusPart part) {

@@ -76,10 +76,14 @@ WaitReport SessionView::Describe(Instant now, const std::string& server) const {
     } else if (stands) {
       described = ReportOn(AsReport(*stands), std::nullopt);
     }
-    if (report && described.last_call_left) {
-      const milliseconds left_then = *described.last_call_left;
-      described.last_call_left =
-          std::max(left_then - ToMilliseconds(now - *reported_at), milliseconds(0));
+    if (report) {
+      for (auto* time : {&described.last_call_left, &described.held_left}) {
+        if (*time) *time = std::max(**time - ToMilliseconds(now - *reported_at), milliseconds(0));
+      }
+    }
+    if (described.held_left && hello.settings.forming) {
+      described.held_for =
+          ToMilliseconds(hello.settings.forming->rejoin_window) - *described.held_left;
     }
     if (is_spare) described.phase = Phase::kSpare;
     if (assignment && !joining) described.phase = closed ? Phase::kClosed : Phase::kComplete;
@@ -119,7 +123,7 @@ void SessionView::LosePlace(const std::string& why) {
   if (!assignment || Planted(Bug::kPlaceLostUntold)) return;
   if (place_lost == assignment->round) return;
   place_lost = assignment->round;
-  MUSTER_PROBE("a node heard that it had lost its place");
+  MUSTER_PROBE("a node received that it had lost its place");
   waiting = std::max<int64_t>(waiting, 1);  // this node itself has to join again
   AddEvent({.kind = MembershipEvent::Kind::kPlaceLost, .round = assignment->round, .why = why});
 }
@@ -131,6 +135,7 @@ void SessionView::OnRefused(const Push& push) {
   }
   refused = push.why;
   open = false;
+  LosePlace(push.why);  // the link has stopped, and no other message will report it
   Finish({.kind = JoinOutcome::Kind::kRefused, .why = push.why});
 }
 
@@ -168,7 +173,7 @@ void SessionView::OnPush(const Push& push) {
       trouble.clear();
       node.addr = push.addr;
       if (!push.resumed && connections > 1)
-        LosePlace("the server had given it up, or forgotten it");
+        LosePlace("the server had declared it lost, or had forgotten it");
       break;
     case Kind::kRefused:
       OnRefused(push);

@@ -22,10 +22,10 @@ struct JoinOutcome {
     kComplete,
     kClosed,
     kGraceful,     ///< Closed while this node was a spare.
-    kTimedOut,     ///< The server says so, and names what was missing.
+    kTimedOut,     ///< Reported by the server, which names what was missing.
     kUnreachable,  ///< No answer in time.
     kRefused,
-    kInterrupted,  ///< By the caller; the node has given up its place.
+    kInterrupted,  ///< By the caller; the node has released its place.
     kPlain,        ///< The server has no coordinator.
     kFailed,       ///< `failure`: a retry would not help.
   };

@@ -23,7 +23,7 @@ using ::testing::IsEmpty;
 constexpr Instant kDeadline{1h};
 const std::string kSessions(1, wire::kSessionsSpoken);
 
-/// What the server says, piece by piece, and what it has heard.
+/// What the server sends, piece by piece, and what it has received.
 struct Server {
   std::deque<std::string> says{};
   std::string heard{};

@@ -5,7 +5,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <string>
 #include <string_view>
 
 namespace muster::wire {
@@ -27,7 +26,7 @@ enum class PickleOp : uint8_t {
   kBinUnicode = 'X',        ///< u32 length, UTF-8
   kShortBinBytes = 'C',     ///< u8 length, bytes
   kBinBytes = 'B',          ///< u32 length, bytes
-  // Containers. MARK opens a group, which the one that takes it closes.
+  // Containers. MARK opens a group; the opcode that takes the group closes it.
   kMark = '(',
   kEmptyTuple = ')',
   kTuple1 = 0x85,
@@ -50,10 +49,10 @@ enum class PickleOp : uint8_t {
   kStackGlobal = 0x93,  ///< module, name -> class
   kNewObj = 0x81,       ///< class, () -> object without attributes
   kBuild = 'b',         ///< object, attributes -> object
-  kReduce = 'R',        ///< class, arguments -> what its constructor makes of them
+  kReduce = 'R',        ///< class, arguments -> the result of its constructor
 };
 
-inline constexpr uint8_t kPickleProtocol = 4;  ///< Every Python that PyTorch 2 runs on reads it.
+inline constexpr uint8_t kPickleProtocol = 4;  ///< Every Python that PyTorch 2 supports reads it.
 inline constexpr uint8_t kPickleProtocolMax = 5;
 inline constexpr size_t kPickleBatch = 1000;  ///< Items in one group, as Python writes them.
 
@@ -78,8 +77,5 @@ inline constexpr std::array<PickleClassName, 5> kPickleClasses = {{
 constexpr const PickleClassName& NameOf(PickleClass which) {
   return kPickleClasses[static_cast<size_t>(which)];
 }
-
-/// "0x63 (GLOBAL)", for messages: also of opcodes that are refused.
-std::string OpcodeName(uint8_t opcode);
 
 }  // namespace muster::wire

@@ -18,12 +18,12 @@ Error Wrong(const Pieces&... pieces) {
 
 constexpr int64_t kDayUs = 86'400'000'000;
 
-Status MakeTimeDelta(const PickleTree& tree, std::span<const PickleId> arguments,
+Status MakeTimeDelta(const PickleTree& tree, std::span<const PickleItem> arguments,
                      PickleValue& made) {
   int64_t numbers[3] = {};
   if (arguments.size() != 3) return Wrong("timedelta with ", arguments.size(), " arguments");
   for (size_t i = 0; i < 3; ++i) {
-    const PickleValue& argument = tree[arguments[i]];
+    const PickleValue& argument = tree[arguments[i].value];
     if (argument.kind != Kind::kInt || !argument.fits) {
       return Wrong("timedelta of ", Describe(argument.kind),
                    argument.fits ? "" : " beyond 64 bits");
@@ -43,35 +43,35 @@ Status MakeTimeDelta(const PickleTree& tree, std::span<const PickleId> arguments
   return Ok();
 }
 
-Status MakeTimeZone(const PickleTree& tree, std::span<const PickleId> arguments,
+Status MakeTimeZone(const PickleTree& tree, std::span<const PickleItem> arguments,
                     PickleValue& made) {
-  const bool named = arguments.size() == 2 && tree[arguments[1]].kind == Kind::kText;
-  if ((arguments.size() != 1 && !named) || tree[arguments[0]].kind != Kind::kTimeDelta) {
+  const bool named = arguments.size() == 2 && tree[arguments[1].value].kind == Kind::kText;
+  if ((arguments.size() != 1 && !named) || tree[arguments[0].value].kind != Kind::kTimeDelta) {
     return Wrong("timezone with other arguments than a timedelta and perhaps a name");
   }
   made.kind = Kind::kTimeZone;
-  made.number = tree[arguments[0]].number;
+  made.number = tree[arguments[0].value].number;
   if (made.number > -kDayUs && made.number < kDayUs) return Ok();
   return Wrong("timezone that is a day or more from UTC");
 }
 
-Status MakeDateTime(const PickleTree& tree, std::span<const PickleId> arguments,
+Status MakeDateTime(const PickleTree& tree, std::span<const PickleItem> arguments,
                     PickleValue& made) {
   made.fits = arguments.size() == 2;
-  if ((arguments.size() != 1 && !made.fits) || tree[arguments[0]].kind != Kind::kBytes ||
-      (made.fits && tree[arguments[1]].kind != Kind::kTimeZone)) {
+  if ((arguments.size() != 1 && !made.fits) || tree[arguments[0].value].kind != Kind::kBytes ||
+      (made.fits && tree[arguments[1].value].kind != Kind::kTimeZone)) {
     return Wrong("datetime with other arguments than bytes and perhaps a timezone");
   }
-  const auto local = ReadDatetime(tree.Content(arguments[0]));
+  const auto local = ReadDatetime(tree.Content(arguments[0].value));
   if (!local) return Wrong(local.error().message);
   made.kind = Kind::kDateTime;
-  made.number = static_cast<int64_t>(*local) - (made.fits ? tree[arguments[1]].number : 0);
+  made.number = static_cast<int64_t>(*local) - (made.fits ? tree[arguments[1].value].number : 0);
   return Ok();
 }
 
 }  // namespace
 
-Status MakeTime(const PickleTree& tree, std::span<const PickleId> arguments, PickleValue& made) {
+Status MakeTime(const PickleTree& tree, std::span<const PickleItem> arguments, PickleValue& made) {
   if (made.of == PickleClass::kTimeDelta) return MakeTimeDelta(tree, arguments, made);
   if (made.of == PickleClass::kTimeZone) return MakeTimeZone(tree, arguments, made);
   return MakeDateTime(tree, arguments, made);

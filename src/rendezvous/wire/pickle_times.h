@@ -10,6 +10,6 @@ namespace muster::wire {
 
 /// Fills in `made`, whose class (`of`) is one of datetime's. kProtocol, saying what is wrong with
 /// the arguments.
-Status MakeTime(const PickleTree& tree, std::span<const PickleId> arguments, PickleValue& made);
+Status MakeTime(const PickleTree& tree, std::span<const PickleItem> arguments, PickleValue& made);
 
 }  // namespace muster::wire

@@ -1,11 +1,12 @@
-// What a pickle says, before anybody asks what it means: values that name each other by number.
-// They may do so in circles. Nothing is owned by anything but the tree, so that no shape of it, ten
-// million levels deep or otherwise, makes building or dropping it recurse.
+// What a pickle contains, before its meaning is known: values that refer to each other by number,
+// possibly in circles. The tree owns all of them, so building or destroying it never recurses,
+// however deep it is.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -47,7 +48,7 @@ struct PickleValue {
   PickleKind kind = PickleKind::kNone;
   PickleClass of{};     ///< Class, instance, time: which.
   uint8_t header = 0;   ///< Text, bytes: size of opcode and length.
-  bool fits = true;     ///< Int: `number` is it. Time: it has a zone.
+  bool fits = true;     ///< Int: `number` is its value. Time: it has a zone.
   bool sealed = false;  ///< Dict: the attributes of an object, which no longer change.
   uint32_t at = 0;      ///< Where its opcode is.
   uint32_t size = 0;    ///< Number, text, bytes: size of all that. Containers: number of items.
@@ -62,72 +63,53 @@ struct PickleItem {
   uint32_t next = kNoPickleId;
 };
 
-class PickleTree {
- public:
-  /// `bytes` outlive the tree, which shows parts of them.
-  explicit PickleTree(std::string_view bytes) : bytes_(bytes) {}
-
-  PickleId Add(const PickleValue& value) {
-    values_.push_back(value);
-    return static_cast<PickleId>(values_.size() - 1);
-  }
+struct PickleTree {
+  std::string_view bytes;  ///< Outlive the tree, which shows parts of them.
+  std::vector<PickleValue> values{};
+  /// Each container's items are a list through this vector: appending is cheap even if the pickle
+  /// switches between containers.
+  std::vector<PickleItem> items{};
+  PickleId root = kNoPickleId;
 
   void Append(PickleId container, PickleId key, PickleId value) {
-    const auto place = static_cast<uint32_t>(items_.size());
-    items_.push_back({.key = key, .value = value});
-    PickleValue& owner = values_[container];
-    (owner.size == 0 ? owner.first : items_[owner.last].next) = place;
+    const auto place = static_cast<uint32_t>(items.size());
+    items.push_back({.key = key, .value = value});
+    PickleValue& owner = values[container];
+    (owner.size == 0 ? owner.first : items[owner.last].next) = place;
     owner.last = place;
     ++owner.size;
   }
 
-  const PickleValue& operator[](PickleId id) const { return values_[id]; }
-  PickleValue& operator[](PickleId id) { return values_[id]; }
-  size_t value_count() const { return values_.size(); }
-  size_t item_count() const { return items_.size(); }
-  std::string_view bytes() const { return bytes_; }
+  const PickleValue& operator[](PickleId id) const { return values[id]; }
+  PickleValue& operator[](PickleId id) { return values[id]; }
 
   /// The bytes of a value that stands for itself: opcode and operand.
   std::string_view Encoded(PickleId id) const {
-    return bytes_.substr(values_[id].at, values_[id].size);
+    return bytes.substr(values[id].at, values[id].size);
   }
   /// The content of a text or bytes.
-  std::string_view Content(PickleId id) const { return Encoded(id).substr(values_[id].header); }
-
+  std::string_view Content(PickleId id) const { return Encoded(id).substr(values[id].header); }
   /// For `for`: the items of a container, in order.
-  class Items {
-   public:
-    class Iterator {
-     public:
-      Iterator(const std::vector<PickleItem>& items, uint32_t place)
-          : items_(&items), place_(place) {}
-      const PickleItem& operator*() const { return (*items_)[place_]; }
-      Iterator& operator++() { return place_ = (*items_)[place_].next, *this; }
-      bool operator==(const Iterator& other) const { return place_ == other.place_; }
-
-     private:
-      const std::vector<PickleItem>* items_;
-      uint32_t place_;
+  struct Items {
+    struct Iterator {
+      const std::vector<PickleItem>& items;
+      uint32_t place;
+      const PickleItem& operator*() const { return items[place]; }
+      Iterator& operator++() { return place = items[place].next, *this; }
+      bool operator==(const Iterator& other) const { return place == other.place; }
     };
+    Iterator begin() const { return {items, first}; }
+    Iterator end() const { return {items, kNoPickleId}; }
 
-    Items(const std::vector<PickleItem>& items, uint32_t first) : items_(items), first_(first) {}
-    Iterator begin() const { return {items_, first_}; }
-    Iterator end() const { return {items_, kNoPickleId}; }
-
-   private:
-    const std::vector<PickleItem>& items_;
-    uint32_t first_;
+    const std::vector<PickleItem>& items;
+    uint32_t first;
   };
-  Items ItemsOf(PickleId container) const { return {items_, values_[container].first}; }
-
-  PickleId root = kNoPickleId;
-
- private:
-  std::string_view bytes_;
-  std::vector<PickleValue> values_;
-  // Each container's items are a list through this vector: appending is cheap however the pickle
-  // jumps between containers.
-  std::vector<PickleItem> items_;
+  Items ItemsOf(PickleId container) const { return {items, values[container].first}; }
+  /// The items of a tuple: they were appended together.
+  std::span<const PickleItem> TupleOf(PickleId tuple) const {
+    const PickleValue& value = values[tuple];
+    return std::span(items).subspan(value.size == 0 ? 0 : value.first, value.size);
+  }
 };
 
 }  // namespace muster::wire

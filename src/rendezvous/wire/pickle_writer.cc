@@ -1,37 +1,22 @@
 #include "rendezvous/wire/pickle_writer.h"
 
-#include <limits>
-
-#include "base/bytes.h"
 #include "base/limits.h"
 #include "base/text.h"
 
 namespace muster::wire {
 
 void AppendText(std::string& out, std::string_view text) {
-  if (text.size() <= std::numeric_limits<uint8_t>::max()) {
-    AppendOp(out, PickleOp::kShortBinUnicode);
-    AppendInt(out, static_cast<uint8_t>(text.size()));
-  } else {
-    MUSTER_ASSERT(text.size() <= std::numeric_limits<uint32_t>::max());
-    AppendOp(out, PickleOp::kBinUnicode);
-    AppendInt(out, static_cast<uint32_t>(text.size()));
-  }
+  const bool fits = AppendIfFits<uint8_t>(out, PickleOp::kShortBinUnicode, text.size()) ||
+                    AppendIfFits<uint32_t>(out, PickleOp::kBinUnicode, text.size());
+  MUSTER_ASSERT(fits);
   out += text;
 }
 
 void AppendNumber(std::string& out, int64_t number) {
-  if (number >= 0 && number <= std::numeric_limits<uint8_t>::max()) {
-    AppendOp(out, PickleOp::kBinInt1);
-    return AppendInt(out, static_cast<uint8_t>(number));
-  }
-  if (number >= 0 && number <= std::numeric_limits<uint16_t>::max()) {
-    AppendOp(out, PickleOp::kBinInt2);
-    return AppendInt(out, static_cast<uint16_t>(number));
-  }
-  if (number == static_cast<int32_t>(number)) {
-    AppendOp(out, PickleOp::kBinInt);
-    return AppendInt(out, static_cast<int32_t>(number));
+  if (AppendIfFits<uint8_t>(out, PickleOp::kBinInt1, number) ||
+      AppendIfFits<uint16_t>(out, PickleOp::kBinInt2, number) ||
+      AppendIfFits<int32_t>(out, PickleOp::kBinInt, number)) {
+    return;
   }
   // As many bytes as keep the sign: those above the last one must only repeat its highest bit.
   uint8_t size = sizeof number;
@@ -41,14 +26,21 @@ void AppendNumber(std::string& out, int64_t number) {
   for (unsigned i = 0; i < size; ++i) out += static_cast<char>(number >> (8 * i) & 0xff);
 }
 
+Error Unfolds(const PickleTree& tree) {
+  return {Code::kProtocol,
+          Concat("the state's ", HumanBytes(tree.bytes.size()), " unfold to too many")};
+}
+
 namespace {
 
 class Copier {
  public:
-  Copier(std::string& out, const PickleTree& tree, size_t& budget)
-      : out_(out), tree_(tree), budget_(budget) {}
+  /// `size_max`: of `out`.
+  Copier(std::string& out, const PickleTree& tree, size_t size_max)
+      : out_(out), tree_(tree), size_max_(size_max) {}
 
-  /// The one function here that calls itself, kStateDepthMax levels deep at most.
+  /// The one function here that calls itself, kStateDepthMax levels deep at most. May append one
+  /// value too many before it fails.
   Status Copy(PickleId id, size_t depth) {
     const PickleValue& value = tree_[id];
     if (depth > kStateDepthMax) {
@@ -56,65 +48,47 @@ class Copier {
                                            kStateDepthMax, " levels deep, or in itself")};
     }
     switch (value.kind) {
-      case PickleKind::kNone:
-      case PickleKind::kBool:
-      case PickleKind::kInt:
-      case PickleKind::kFloat:
-      case PickleKind::kText:
-      case PickleKind::kBytes:
-        return Emit(tree_.Encoded(id));
       case PickleKind::kTuple:
-        return Tuple(id, depth);
+        MUSTER_CHECK_OK(Tuple(id, depth));
+        break;
       case PickleKind::kList:
-        return Groups(id, PickleOp::kEmptyList, PickleOp::kAppends, depth);
+        MUSTER_CHECK_OK(Groups(id, PickleOp::kEmptyList, PickleOp::kAppends, depth));
+        break;
       case PickleKind::kDict:
-        return Groups(id, PickleOp::kEmptyDict, PickleOp::kSetItems, depth);
+        MUSTER_CHECK_OK(Groups(id, PickleOp::kEmptyDict, PickleOp::kSetItems, depth));
+        break;
       case PickleKind::kSet:
-        return Groups(id, PickleOp::kEmptySet, PickleOp::kAddItems, depth);
+        MUSTER_CHECK_OK(Groups(id, PickleOp::kEmptySet, PickleOp::kAddItems, depth));
+        break;
       case PickleKind::kClass:
-        return Class(value.of);
+        Class(value.of);
+        break;
       case PickleKind::kInstance:
-        return Instance(value, depth);
+        Class(value.of);
+        AppendOp(out_, PickleOp::kEmptyTuple);
+        AppendOp(out_, PickleOp::kNewObj);
+        if (value.first == kNoPickleId) break;
+        MUSTER_CHECK_OK(Copy(value.first, depth + 1));
+        AppendOp(out_, PickleOp::kBuild);
+        break;
       case PickleKind::kDateTime:
       case PickleKind::kTimeZone:
       case PickleKind::kTimeDelta:
-        MUSTER_CHECK_OK(Class(value.of));
+        Class(value.of);
         MUSTER_CHECK_OK(Copy(value.first, depth + 1));
-        return Emit(PickleOp::kReduce);
+        AppendOp(out_, PickleOp::kReduce);
+        break;
+      default:
+        out_ += tree_.Encoded(id);
     }
-    return Ok();
+    return out_.size() <= size_max_ ? Ok() : Unfolds(tree_);
   }
 
  private:
-  Status Emit(std::string_view bytes) {
-    if (bytes.size() > budget_) {
-      return Error{Code::kProtocol,
-                   Concat("the state's ", HumanBytes(tree_.bytes().size()), " unfold to too many")};
-    }
-    budget_ -= bytes.size();
-    out_ += bytes;
-    return Ok();
-  }
-  Status Emit(PickleOp op) {
-    const char byte = static_cast<char>(op);
-    return Emit({&byte, 1});
-  }
-
-  Status Class(PickleClass which) {
-    std::string reference;
-    AppendText(reference, NameOf(which).module);
-    AppendText(reference, NameOf(which).name);
-    AppendOp(reference, PickleOp::kStackGlobal);
-    return Emit(reference);
-  }
-
-  Status Instance(const PickleValue& value, size_t depth) {
-    MUSTER_CHECK_OK(Class(value.of));
-    MUSTER_CHECK_OK(Emit(PickleOp::kEmptyTuple));
-    MUSTER_CHECK_OK(Emit(PickleOp::kNewObj));
-    if (value.first == kNoPickleId) return Ok();
-    MUSTER_CHECK_OK(Copy(value.first, depth + 1));
-    return Emit(PickleOp::kBuild);
+  void Class(PickleClass which) {
+    AppendText(out_, NameOf(which).module);
+    AppendText(out_, NameOf(which).name);
+    AppendOp(out_, PickleOp::kStackGlobal);
   }
 
   Status Tuple(PickleId id, size_t depth) {
@@ -122,33 +96,38 @@ class Copier {
                                    PickleOp::kTuple3};
     const size_t count = tree_[id].size;
     const bool is_short = count < std::size(kShort);
-    if (!is_short) MUSTER_CHECK_OK(Emit(PickleOp::kMark));
+    if (!is_short) AppendOp(out_, PickleOp::kMark);
     for (const PickleItem& item : tree_.ItemsOf(id)) MUSTER_CHECK_OK(Copy(item.value, depth + 1));
-    return Emit(is_short ? kShort[count] : PickleOp::kTuple);
+    AppendOp(out_, is_short ? kShort[count] : PickleOp::kTuple);
+    return Ok();
   }
 
   Status Groups(PickleId id, PickleOp empty, PickleOp add, size_t depth) {
-    MUSTER_CHECK_OK(Emit(empty));
+    AppendOp(out_, empty);
     size_t in_group = 0;
     for (const PickleItem& item : tree_.ItemsOf(id)) {
-      if (in_group == 0) MUSTER_CHECK_OK(Emit(PickleOp::kMark));
+      if (in_group == 0) AppendOp(out_, PickleOp::kMark);
       if (item.key != kNoPickleId) MUSTER_CHECK_OK(Copy(item.key, depth + 1));
       MUSTER_CHECK_OK(Copy(item.value, depth + 1));
       in_group = (in_group + 1) % kPickleBatch;
-      if (in_group == 0) MUSTER_CHECK_OK(Emit(add));
+      if (in_group == 0) AppendOp(out_, add);
     }
-    return in_group == 0 ? Ok() : Emit(add);
+    if (in_group != 0) AppendOp(out_, add);
+    return Ok();
   }
 
   std::string& out_;
   const PickleTree& tree_;
-  size_t& budget_;
+  const size_t size_max_;
 };
 
 }  // namespace
 
 Status AppendCopy(std::string& out, const PickleTree& tree, PickleId id, size_t& budget) {
-  return Copier(out, tree, budget).Copy(id, 0);
+  const size_t size_max = out.size() + budget;
+  MUSTER_CHECK_OK(Copier(out, tree, size_max).Copy(id, 0));
+  budget = size_max - out.size();
+  return Ok();
 }
 
 }  // namespace muster::wire

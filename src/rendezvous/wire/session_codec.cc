@@ -1,7 +1,7 @@
 #include "rendezvous/wire/session_codec.h"
 
 #include <chrono>
-#include <limits>
+#include <optional>
 #include <type_traits>
 
 #include "base/assert.h"
@@ -19,25 +19,36 @@ using std::chrono::milliseconds;
 
 constexpr size_t kHeadBytes = 1 + sizeof(uint32_t);
 constexpr size_t kTextBytesMax = 4096;
+constexpr uint8_t kVersionOfForming = 3;
 constexpr int64_t kRoundMax = int64_t{1} << 60;
 
-// The same walk over a message writes and reads its fields, so that the two cannot disagree.
+// The same walk over a message writes and reads its fields, so that the two cannot disagree. Calls
+// of a walk return true, for the functions below that say whether there is such a message.
 class Writer {
  public:
   explicit Writer(std::string& out) : out_(out) {}
 
+  template <typename... Fields>
+  bool operator()(Fields&... fields) {
+    (Put(fields), ...);
+    return true;
+  }
+
+ private:
   template <typename T>
-  requires(std::is_integral_v<T> || std::is_enum_v<T>) void operator()(T& value) {
+  void Put(T& value) {
     if constexpr (std::is_enum_v<T>) {
       AppendInt(out_, static_cast<std::underlying_type_t<T>>(value));
     } else if constexpr (std::is_same_v<T, bool>) {
       AppendInt<uint8_t>(out_, value ? 1 : 0);
-    } else {
+    } else if constexpr (std::is_integral_v<T>) {
       AppendInt(out_, value);
+    } else {
+      Walk(*this, value);
     }
   }
   // Always valid UTF-8: the reader closes the connection otherwise.
-  void operator()(std::string& text) {
+  void Put(std::string& text) {
     if (!IsUtf8(text)) text = ReplaceInvalidUtf8(text);
     std::string_view kept = std::string_view(text).substr(0, kTextBytesMax);
     const auto is_cut = [&] { return (text[kept.size()] & 0xc0) == 0x80; };  // within a character
@@ -45,11 +56,10 @@ class Writer {
     AppendInt<uint16_t>(out_, static_cast<uint16_t>(kept.size()));
     out_ += kept;
   }
-  void operator()(Duration& time) {
+  void Put(Duration& time) {
     AppendInt<int64_t>(out_, std::chrono::duration_cast<milliseconds>(time).count());
   }
 
- private:
   std::string& out_;
 };
 
@@ -57,19 +67,35 @@ class Reader {
  public:
   explicit Reader(std::string_view bytes) : bytes_(bytes) {}
 
+  template <typename... Fields>
+  bool operator()(Fields&... fields) {
+    (Take(fields), ...);
+    return true;
+  }
+
+  void IgnoreRest() { bytes_ = {}; }
+  Status Finish() {
+    if (wrong_.empty() && !bytes_.empty()) Complain(Concat(bytes_.size(), " bytes too many"));
+    if (wrong_.empty()) return Ok();
+    return Error{Code::kProtocol, Concat("a session message that cannot be read: ", wrong_)};
+  }
+
+ private:
   template <typename T>
-  requires(std::is_integral_v<T> || std::is_enum_v<T>) void operator()(T& value) {
+  void Take(T& value) {
     if constexpr (std::is_enum_v<T>) {
       value = static_cast<T>(Int<std::underlying_type_t<T>>());
     } else if constexpr (std::is_same_v<T, bool>) {
       const auto flag = Int<uint8_t>();
       if (flag > 1) Complain("a flag is neither 0 nor 1");
       value = flag == 1;
-    } else {
+    } else if constexpr (std::is_integral_v<T>) {
       value = Int<T>();
+    } else {
+      Walk(*this, value);
     }
   }
-  void operator()(std::string& text) {
+  void Take(std::string& text) {
     const auto size = Int<uint16_t>();
     if (size > kTextBytesMax)
       return Complain(Concat("a text of ", size, " bytes, limit ", kTextBytesMax));
@@ -78,7 +104,7 @@ class Reader {
     bytes_.remove_prefix(size);
     if (!IsUtf8(text)) Complain("a text is not UTF-8");
   }
-  void operator()(Duration& time) {
+  void Take(Duration& time) {
     // A century is enough, and far from where sums overflow.
     constexpr int64_t kMost = int64_t{100} * 365 * 24 * 3600 * 1000;
     const auto count = Int<int64_t>();
@@ -89,14 +115,7 @@ class Reader {
   void Complain(std::string what) {
     if (wrong_.empty()) wrong_ = std::move(what);
   }
-  void IgnoreRest() { bytes_ = {}; }
-  Status Finish() {
-    if (wrong_.empty() && !bytes_.empty()) Complain(Concat(bytes_.size(), " bytes too many"));
-    if (wrong_.empty()) return Ok();
-    return Error{Code::kProtocol, Concat("a session message that cannot be read: ", wrong_)};
-  }
 
- private:
   template <typename T>
   T Int() {
     if (bytes_.size() < sizeof(T)) {
@@ -113,54 +132,80 @@ class Reader {
   std::string wrong_;
 };
 
-template <typename Walk>
-void Fields(Walk& walk, RunSettings& settings) {
-  walk(settings.min_nodes);
-  walk(settings.max_nodes);
-  walk(settings.last_call);
-  walk(settings.keep_alive_interval);
-  walk(settings.keep_alive_max_attempt);
-  walk(settings.grace);
-  walk(settings.policy);
+template <typename Fields>
+void Walk(Fields& fields, Node& node) {
+  fields(node.addr, node.pid, node.local_id);
 }
 
-template <typename Walk>
-void Fields(Walk& walk, Hello& hello) {
-  walk(hello.run_id);
-  walk(hello.node.addr);
-  walk(hello.node.pid);
-  walk(hello.node.local_id);
-  Fields(walk, hello.settings);
-  walk(hello.label);
-  walk(hello.bootstrap_port);
+template <typename Fields>
+void Walk(Fields& fields, Generation& generation) {
+  fields(generation.server, generation.run);
 }
 
-/// False: there is no such kind.
-template <typename Walk>
-bool Fields(Walk& walk, SessionRequest& request) {
+template <typename Fields>
+void Walk(Fields& fields, RunSettings& settings) {
+  fields(settings.min_nodes, settings.max_nodes, settings.last_call, settings.keep_alive_interval,
+         settings.keep_alive_max_attempt, settings.grace, settings.policy);
+}
+
+// At the end of an open message, since version 3.
+template <typename Fields>
+void Walk(Fields& fields, Forming& forming) {
+  fields(forming.reform_timeout, forming.rejoin_window, forming.expected);
+}
+
+template <typename Fields>
+void Walk(Fields& fields, Hello& hello) {
+  fields(hello.run_id, hello.node, hello.settings, hello.label, hello.bootstrap_port);
+}
+
+template <typename Fields>
+void Walk(Fields& fields, MemberReport& member) {
+  fields(member.node, member.role, member.rank, member.silent_for, member.connected, member.late,
+         member.label);
+}
+
+template <typename Fields>
+void Walk(Fields& fields, RunReport& run) {
+  fields(run.id, run.phase, run.round, run.generation, run.settings, run.world_size,
+         run.participants, run.waiting, run.spares, run.idle);
+  // A complete round has no last call, but may hold nodes back.
+  auto& left = run.phase == RunReport::Phase::kComplete ? run.held_left : run.last_call_left;
+  bool has_left = left.has_value();
+  fields(has_left);
+  if (has_left) fields(left ? *left : left.emplace());
+  fields(run.closed_by);
+}
+
+template <typename Fields>
+bool WalkSince3(Fields& fields, SessionRequest& request) {
+  std::optional<Forming>& forming = request.hello.settings.forming;
+  if (request.version < kVersionOfForming) {
+    forming.reset();
+    return true;
+  }
+  return fields(forming ? *forming : forming.emplace());
+}
+
+/// False, here and below: there is no such kind.
+template <typename Fields>
+bool Walk(Fields& fields, SessionRequest& request) {
   using Kind = SessionRequest::Kind;
-  walk(request.kind);
-  walk(request.token);
-  walk(request.incarnation);
-  walk(request.round);
+  fields(request.kind, request.token, request.incarnation, request.round);
   switch (request.kind) {
     case Kind::kOpen:
-      walk(request.version);
+      fields(request.version);
       if (request.version < kSessionVersionOldest) return true;
-      walk(request.version_oldest);
-      if (request.IsUnderstood()) Fields(walk, request.hello);
-      return true;
+      fields(request.version_oldest);
+      if (!request.IsUnderstood()) return true;
+      fields(request.hello);
+      return WalkSince3(fields, request);
     case Kind::kJoin:
-      walk(request.join_timeout);
-      return true;
+      return fields(request.join_timeout);
     case Kind::kClose:
-      walk(request.reason);
-      return true;
+      return fields(request.reason);
     case Kind::kStatus:
-      walk(request.run_id);
-      walk(request.after);
-      walk(request.names_max);
-      return true;
+      return fields(request.run_id, request.after, request.names_max);
     case Kind::kLeave:
     case Kind::kKeepAlive:
       return true;
@@ -168,115 +213,57 @@ bool Fields(Walk& walk, SessionRequest& request) {
   return false;
 }
 
-template <typename Walk>
-bool Fields(Walk& walk, Push& push) {
+template <typename Fields>
+bool Walk(Fields& fields, Push& push) {
   using Kind = Push::Kind;
-  walk(push.kind);
-  walk(push.token);
-  walk(push.incarnation);
-  walk(push.round);
+  fields(push.kind, push.token, push.incarnation, push.round);
   switch (push.kind) {
     case Kind::kOpened:
-      walk(push.version);
-      walk(push.resumed);
-      walk(push.addr);
-      return true;
+      return fields(push.version, push.resumed, push.addr);
     case Kind::kRefused:
-      walk(push.refusal);
-      walk(push.why);
-      return true;
+      return fields(push.refusal, push.why);
     case Kind::kAdmitted:
     case Kind::kWaiting:
     case Kind::kSpare:
     case Kind::kNodesWaiting:
-      walk(push.count);
-      return true;
+      return fields(push.count);
     case Kind::kComplete:
-      walk(push.rank);
-      walk(push.world_size);
-      walk(push.count);
-      walk(push.addr);
-      walk(push.port);
-      walk(push.generation.server);
-      walk(push.generation.run);
-      return true;
+      return fields(push.rank, push.world_size, push.count, push.addr, push.port, push.generation);
     case Kind::kLost:
-      walk(push.count);
-      walk(push.who);
-      walk(push.why);
-      return true;
+      return fields(push.count, push.who, push.why);
     case Kind::kClosed:
-      walk(push.graceful);
-      walk(push.who);
-      return true;
+      return fields(push.graceful, push.who);
     case Kind::kTimedOut:
-      walk(push.count);
-      walk(push.why);
-      return true;
+      return fields(push.count, push.why);
     case Kind::kEnded:
-      walk(push.why);
-      return true;
+      return fields(push.why);
     case Kind::kLeft:
       return true;
   }
   return false;
 }
 
-template <typename Walk>
-void Fields(Walk& walk, MemberReport& member) {
-  walk(member.node.addr);
-  walk(member.node.pid);
-  walk(member.node.local_id);
-  walk(member.role);
-  walk(member.rank);
-  walk(member.silent_for);
-  walk(member.connected);
-  walk(member.late);
-  walk(member.label);
-}
-
-template <typename Walk>
-void Fields(Walk& walk, RunReport& run) {
-  walk(run.id);
-  walk(run.phase);
-  walk(run.round);
-  walk(run.generation.server);
-  walk(run.generation.run);
-  Fields(walk, run.settings);
-  walk(run.world_size);
-  walk(run.participants);
-  walk(run.waiting);
-  walk(run.spares);
-  walk(run.idle);
-  bool in_last_call = run.last_call_left.has_value();
-  walk(in_last_call);
-  if (in_last_call) walk(run.last_call_left ? *run.last_call_left : run.last_call_left.emplace());
-  walk(run.closed_by);
-}
-
-template <typename Walk>
-bool Fields(Walk& walk, StatusPart& part) {
-  walk(part.kind);
+template <typename Fields>
+bool Walk(Fields& fields, StatusPart& part) {
+  fields(part.kind);
   switch (part.kind) {
     case StatusPart::Kind::kRun:
-      Fields(walk, part.run);
-      return true;
+      return fields(part.run);
     case StatusPart::Kind::kMember:
-      Fields(walk, part.member);
-      return true;
+      return fields(part.member);
     case StatusPart::Kind::kDone:
-      walk(part.more);
-      return true;
+      return fields(part.more);
   }
   return false;
 }
 
-template <typename WriteBody>
-void AppendFrame(std::string& out, WriteBody write_body) {
+template <typename Message>
+void AppendFrame(std::string& out, Message message) {
   AppendInt(out, kSessionOpcode);
   const size_t size_at = out.size();
   AppendInt<uint32_t>(out, 0);
-  write_body();
+  Writer writer(out);
+  Walk(writer, message);
   const auto size = static_cast<uint32_t>(out.size() - size_at - sizeof(uint32_t));
   MUSTER_ASSERT(size <= kSessionFrameBytesMax);
   std::string bytes;
@@ -303,36 +290,18 @@ std::string SessionGreeting(bool ask) {
 }
 
 void AppendSessionFrame(std::string& out, const SessionRequest& request) {
-  AppendFrame(out, [&] {
-    SessionRequest copy = request;
-    Writer writer(out);
-    Fields(writer, copy);
-  });
+  AppendFrame(out, request);
 }
 
-void AppendSessionFrame(std::string& out, const Push& push) {
-  AppendFrame(out, [&] {
-    Push copy = push;
-    Writer writer(out);
-    Fields(writer, copy);
-  });
-}
+void AppendSessionFrame(std::string& out, const Push& push) { AppendFrame(out, push); }
 
 void AppendStatus(std::string& out, const std::vector<RunReport>& runs, bool more) {
-  const auto append = [&out](StatusPart part) {
-    AppendFrame(out, [&] {
-      Writer writer(out);
-      Fields(writer, part);
-    });
-  };
   for (const RunReport& run : runs) {
-    StatusPart head{.kind = StatusPart::Kind::kRun, .run = run};
-    head.run.members.clear();
-    append(std::move(head));
+    AppendFrame(out, StatusPart{.kind = StatusPart::Kind::kRun, .run = run});
     for (const MemberReport& member : run.members)
-      append({.kind = StatusPart::Kind::kMember, .member = member});
+      AppendFrame(out, StatusPart{.kind = StatusPart::Kind::kMember, .member = member});
   }
-  append({.kind = StatusPart::Kind::kDone, .more = more});
+  AppendFrame(out, StatusPart{.kind = StatusPart::Kind::kDone, .more = more});
 }
 
 Result<size_t> SessionFrameSize(std::string_view bytes) {
@@ -354,7 +323,7 @@ Result<SessionRequest> ReadSessionRequest(std::string_view frame) {
   MUSTER_ASSERT(frame.size() >= kHeadBytes);
   Reader reader(frame.substr(kHeadBytes));
   SessionRequest request;
-  if (!Fields(reader, request)) return NoSuchKind(static_cast<uint8_t>(request.kind));
+  if (!Walk(reader, request)) return NoSuchKind(static_cast<uint8_t>(request.kind));
   // A later version adds fields to the end of what this one knows.
   const bool is_later = request.version > kSessionVersion || !request.IsUnderstood();
   if (request.kind == SessionRequest::Kind::kOpen && is_later) reader.IgnoreRest();
@@ -370,6 +339,7 @@ Result<SessionRequest> ReadSessionRequest(std::string_view frame) {
   if (request.kind == SessionRequest::Kind::kOpen) {
     request.hello.resume = request.token;
     request.hello.round = request.round;
+    request.hello.version = request.version;
   }
   return request;
 }
@@ -381,9 +351,9 @@ Result<std::variant<Push, StatusPart>> ReadSessionReply(std::string_view frame) 
   std::variant<Push, StatusPart> reply;
   bool known = false;
   if (kind >= static_cast<uint8_t>(StatusPart::Kind::kRun)) {
-    known = Fields(reader, reply.emplace<StatusPart>());
+    known = Walk(reader, reply.emplace<StatusPart>());
   } else {
-    known = Fields(reader, std::get<Push>(reply));
+    known = Walk(reader, std::get<Push>(reply));
   }
   if (!known) return NoSuchKind(kind);
   MUSTER_CHECK_OK(reader.Finish());

@@ -62,16 +62,17 @@ TEST(SessionCodecTest, BytesOfANodesFirstRound) {
                                      .node = {"", 4711, 0},
                                      .settings = {.min_nodes = 2, .max_nodes = 4},
                                      .bootstrap_port = 29500}}),
-      test::Hex("a0 63 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 ff ff ff ff ff ff ff ff "
-                "02 02 03 00 72 75 6e 00 00 67 12 00 00 00 00 00 00 00 00 00 00 00 00 00 00 "
+      test::Hex("a0 7b 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 ff ff ff ff ff ff ff ff "
+                "03 02 03 00 72 75 6e 00 00 67 12 00 00 00 00 00 00 00 00 00 00 00 00 00 00 "
                 "02 00 00 00 00 00 00 00 04 00 00 00 00 00 00 00 30 75 00 00 00 00 00 00 "
                 "e8 03 00 00 00 00 00 00 03 00 00 00 00 00 00 00 2c 01 00 00 00 00 00 00 "
-                "00 00 00 3c 73"));
+                "00 00 00 3c 73 f4 01 00 00 00 00 00 00 10 27 00 00 00 00 00 00 "
+                "00 00 00 00 00 00 00 00"));
   EXPECT_EQ(
       Frame(
           Push{.kind = Push::Kind::kOpened, .incarnation = 1, .token = kToken, .addr = "10.0.0.7"}),
       test::Hex("a0 21 00 00 00 00 88 77 66 55 44 33 22 11 01 00 00 00 00 00 00 00 00 00 00 00 "
-                "02 00 08 00 31 30 2e 30 2e 30 2e 37"));
+                "03 00 08 00 31 30 2e 30 2e 30 2e 37"));
   EXPECT_EQ(
       Frame(SessionRequest{
           .kind = Said::kJoin, .token = kToken, .incarnation = 1, .join_timeout = 600s}),
@@ -109,6 +110,21 @@ TEST(SessionCodecTest, AnOpenComesBackWhole) {
   EXPECT_EQ(read->hello.resume, 7u);
 }
 
+TEST(SessionCodecTest, AnOpenOfVersion2HasNoForming) {
+  SessionRequest open = AnOpen();
+  open.version = 2;
+  std::string frame = Frame(open);
+  auto read = ReadSessionRequest(frame);
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(read->hello.settings.forming, std::nullopt);
+  EXPECT_EQ(read->hello.version, 2);
+  EXPECT_EQ(read->hello.bootstrap_port, 29500);
+  EXPECT_EQ(Frame(AnOpen()).size(), frame.size() + 24) << "three numbers at the end";
+  frame = Frame(AnOpen());
+  frame.pop_back();
+  EXPECT_FALSE(ReadSessionRequest(Framed(frame.substr(5)))) << "a part of them";
+}
+
 TEST(SessionCodecTest, TheOthersComeBackToo) {
   EXPECT_EQ(ReadSessionRequest(
                 Frame(SessionRequest{.kind = Said::kJoin, .token = 1, .join_timeout = 600s}))
@@ -144,7 +160,7 @@ TEST(SessionCodecTest, PushesComeBackWhole) {
   EXPECT_EQ(refused.refusal, Push::Refusal::kPast);
 }
 
-// Reasons come from users, names from machines: what cannot be said as it is, is said as well as it
+// Reasons come from users, names from machines: what cannot be sent as it is, is sent as well as it
 // can be. Otherwise the peer would hang up on it, time and again.
 TEST(SessionCodecTest, WhatIsNoTextComesBackReadable) {
   const auto close =
@@ -191,6 +207,15 @@ TEST(SessionCodecTest, AStatusComesBackInParts) {
   EXPECT_TRUE(parts[2].more);
 }
 
+TEST(SessionCodecTest, AStatusSaysHowLongNodesAreHeldBack) {
+  const RunReport run{.id = "run", .phase = RunReport::Phase::kComplete, .held_left = 7s};
+  std::string bytes;
+  AppendStatus(bytes, {run}, false);
+  const auto read = ReadSessionReply(std::string_view(bytes).substr(0, *SessionFrameSize(bytes)));
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(std::get<StatusPart>(*read).run, run);
+}
+
 TEST(SessionCodecTest, AnOpenOfALaterVersionIsReadAsFarAsItIsKnown) {
   SessionRequest open = AnOpen();
   open.version = kSessionVersion + 1;
@@ -204,7 +229,8 @@ TEST(SessionCodecTest, AnOpenOfALaterVersionIsReadAsFarAsItIsKnown) {
 }
 
 TEST(SessionCodecTest, OfAnOpenWithoutACommonVersionOnlyTheVersionsAreRead) {
-  for (const auto& [version, oldest] : {std::pair{9, 3}, {1, 3}, {0, 0}}) {
+  for (const auto& [version, oldest] :
+       {std::pair{9, kSessionVersion + 1}, {1, kSessionVersion}, {0, 0}}) {
     std::string body = Frame(AnOpen()).substr(5, 21);
     body += {static_cast<char>(version), static_cast<char>(oldest)};
     const auto read = ReadSessionRequest(Framed(body + "in a layout that nobody knows here"));

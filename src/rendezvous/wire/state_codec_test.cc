@@ -8,8 +8,7 @@
 #include "base/calendar.h"
 #include "base/limits.h"
 #include "rendezvous/wire/pickle_writer.h"
-#include "rendezvous/wire/state_reader.h"
-#include "rendezvous/wire/state_writer.h"
+#include "rendezvous/wire/state_codec.h"
 #include "support/bytes.h"
 #include "support/state_pickles.h"
 
@@ -299,7 +298,7 @@ TEST(StateCodecTest, Rdzv167UnknownAttributesSurvive) {
 }
 
 TEST(StateCodecTest, Rdzv167UnknownValuesAreFreedFromTheMemo) {
-  // Given an attribute that refers to a node, a text and a time said before.
+  // Given an attribute that refers to a node, a text and a time that were written before.
   const std::string time = p::DateTime({kMorningBytes, p::Utc()});
   const std::string pickle =
       p::StateWith({{"wait_list", p::Set({p::Node("a", 1, 2) + "\x94"})},

@@ -11,8 +11,7 @@
 
 #include "base/bytes.h"
 #include "base/limits.h"
-#include "rendezvous/wire/state_reader.h"
-#include "rendezvous/wire/state_writer.h"
+#include "rendezvous/wire/state_codec.h"
 #include "support/bytes.h"
 #include "support/state_pickles.h"
 

@@ -1,5 +1,8 @@
 #include "store/client/file_table.h"
 
+#include <algorithm>
+#include <cstdio>
+#include <optional>
 #include <utility>
 
 #include "base/bytes.h"
@@ -63,14 +66,13 @@ bool CanBeCutRecord(std::string_view bytes, bool is_first) {
 
 }  // namespace
 
-Result<FileTable::Open> FileTable::OpenFresh(SharedFiles::Lock lock, SharedFiles::Missing missing,
-                                             Instant deadline) {
-  MUSTER_TRY(Open file, files_.Open(path_, lock, missing, deadline));
-  MUSTER_CHECK_OK(Replay(*file, lock));
+Result<LockedFile> FileTable::OpenFresh(Lock lock, Missing missing, Instant deadline) {
+  MUSTER_TRY(LockedFile file, files_.Open(path_, lock, missing, deadline));
+  MUSTER_CHECK_OK(Replay(file, lock));
   return file;
 }
 
-Status FileTable::Replay(LockedFile& file, SharedFiles::Lock lock) {
+Status FileTable::Replay(LockedFile& file, Lock lock) {
   MUSTER_TRY(const uint64_t size, file.Size());
   if (file.identity() != identity_ || size < replayed_) {  // another file has the name now
     entries_.clear();
@@ -92,7 +94,7 @@ Status FileTable::Replay(LockedFile& file, SharedFiles::Lock lock) {
     if (!value) {
       // The lock is held, so no process is writing: a writer died here. The next one overwrites its
       // record.
-      if (lock == SharedFiles::Lock::kExclusive) return file.Truncate(start);
+      if (lock == Lock::kExclusive) return file.Truncate(start);
       return Ok();
     }
     if (key->starts_with(kDeletion)) {
@@ -119,7 +121,16 @@ Status FileTable::Write(LockedFile& file, const std::string& key, std::string_vi
   return Ok();
 }
 
-Result<int64_t> FileTable::AddRaw(LockedFile& file, const std::string& key, int64_t delta) {
+Status FileTable::Erase(LockedFile& file, const std::string& key) {
+  std::string record;
+  AppendRecord(record, Concat(kDeletion, key), "");
+  MUSTER_CHECK_OK(file.Append(record));
+  replayed_ += record.size();
+  entries_.erase(key);
+  return Ok();
+}
+
+Result<int64_t> FileTable::Add(LockedFile& file, const std::string& key, int64_t delta) {
   int64_t current = 0;
   if (const auto entry = entries_.find(key); entry != entries_.end() && !entry->second.empty()) {
     MUSTER_TRY(current, ParseCounter(entry->second));
@@ -131,105 +142,78 @@ Result<int64_t> FileTable::AddRaw(LockedFile& file, const std::string& key, int6
 }
 
 Status FileTable::Enter(Instant deadline) {
-  MUSTER_TRY(const Open file,
-             OpenFresh(SharedFiles::Lock::kExclusive, SharedFiles::Missing::kCreate, deadline));
-  MUSTER_CHECK_OK(AddRaw(*file, std::string(kUsers), 1));
+  MUSTER_TRY(LockedFile file, OpenFresh(Lock::kExclusive, Missing::kCreate, deadline));
+  MUSTER_CHECK_OK(Add(file, std::string(kUsers), 1));
   return Ok();
 }
 
 Status FileTable::Leave(int world_size, Instant deadline) {
-  Result<Open> file =
-      OpenFresh(SharedFiles::Lock::kExclusive, SharedFiles::Missing::kFail, deadline);
+  Result<LockedFile> file = OpenFresh(Lock::kExclusive, Missing::kFail, deadline);
   if (!file) return file.error().code == Code::kNotFound ? Ok() : Status(file.error());
-  MUSTER_TRY(const int64_t left, AddRaw(**file, std::string(kLeft), 1));
-  MUSTER_TRY(const int64_t users, AddRaw(**file, std::string(kUsers), -1));
-  if (users == 0 && world_size >= 0 && left >= world_size) files_.Remove(path_);
+  MUSTER_TRY(const int64_t left, Add(*file, std::string(kLeft), 1));
+  MUSTER_TRY(const int64_t users, Add(*file, std::string(kUsers), -1));
+  if (users == 0 && world_size >= 0 && left >= world_size) std::remove(path_.c_str());
   return Ok();
 }
 
-Status FileTable::Set(std::string_view key, std::string_view value, Instant deadline) {
-  MUSTER_TRY(const Open file,
-             OpenFresh(SharedFiles::Lock::kExclusive, SharedFiles::Missing::kCreate, deadline));
-  return Write(*file, FileKey(key), value);
+Result<Answer> FileTable::Find(std::vector<std::string_view>& keys, Instant deadline) {
+  MUSTER_TRY(const LockedFile file, OpenFresh(Lock::kShared, Missing::kFail, deadline));
+  std::erase_if(keys, [this](std::string_view key) { return entries_.contains(FileKey(key)); });
+  if (!keys.empty()) return Error{Code::kNotFound, Printable(keys.back())};
+  return Answer{};
 }
 
-Result<int64_t> FileTable::Add(std::string_view key, int64_t delta, Instant deadline) {
-  MUSTER_TRY(const Open file,
-             OpenFresh(SharedFiles::Lock::kExclusive, SharedFiles::Missing::kCreate, deadline));
-  return AddRaw(*file, FileKey(key), delta);
-}
-
-Result<std::string> FileTable::CompareSet(std::string_view key, std::string_view expected,
-                                          std::string_view desired, Instant deadline) {
-  MUSTER_TRY(const Open file,
-             OpenFresh(SharedFiles::Lock::kExclusive, SharedFiles::Missing::kCreate, deadline));
-  const std::string file_key = FileKey(key);
-  const auto entry = entries_.find(file_key);
-  if (entry == entries_.end() && !expected.empty()) return std::string(expected);
-  if (entry != entries_.end() && entry->second != expected) return entry->second;
-  MUSTER_CHECK_OK(Write(*file, file_key, desired));
-  return std::string(desired);
-}
-
-Status FileTable::Append(std::string_view key, std::string_view suffix, Instant deadline) {
-  MUSTER_TRY(const Open file,
-             OpenFresh(SharedFiles::Lock::kExclusive, SharedFiles::Missing::kCreate, deadline));
-  const std::string file_key = FileKey(key);
-  const auto entry = entries_.find(file_key);
-  return Write(*file, file_key,
-               Concat(entry == entries_.end() ? std::string() : entry->second, suffix));
-}
-
-Status FileTable::Delete(std::string_view key, Instant deadline) {
-  MUSTER_TRY(const Open file,
-             OpenFresh(SharedFiles::Lock::kExclusive, SharedFiles::Missing::kFail, deadline));
-  const std::string file_key = FileKey(key);
-  std::string record;
-  AppendRecord(record, Concat(kDeletion, file_key), "");
-  MUSTER_CHECK_OK(file->Append(record));
-  replayed_ += record.size();
-  entries_.erase(file_key);
-  return Ok();
-}
-
-Result<std::string> FileTable::Get(std::string_view key, Instant deadline) {
-  MUSTER_TRY(const Open file,
-             OpenFresh(SharedFiles::Lock::kShared, SharedFiles::Missing::kFail, deadline));
-  const auto entry = entries_.find(FileKey(key));
-  if (entry == entries_.end()) return Error{Code::kNotFound, Printable(key)};
-  return entry->second;
-}
-
-Result<bool> FileTable::Has(std::span<const std::string> keys, Instant deadline) {
-  MUSTER_TRY(const Open file,
-             OpenFresh(SharedFiles::Lock::kShared, SharedFiles::Missing::kFail, deadline));
-  for (const std::string& key : keys) {
-    if (!entries_.contains(FileKey(key))) return false;
+Result<Answer> FileTable::Execute(const Request& request, Instant deadline) {
+  const bool creates = request.op == Op::kSet || request.op == Op::kAdd ||
+                       request.op == Op::kCompareSet || request.op == Op::kAppend;
+  const bool writes = creates || request.op == Op::kDeleteKey;
+  MUSTER_TRY(LockedFile file, OpenFresh(writes ? Lock::kExclusive : Lock::kShared,
+                                        creates ? Missing::kCreate : Missing::kFail, deadline));
+  const std::string key = FileKey(request.key);
+  const auto entry = entries_.find(key);
+  const bool is_there = entry != entries_.end();
+  Answer answer;
+  switch (request.op) {
+    case Op::kSet:
+      MUSTER_CHECK_OK(Write(file, key, request.value));
+      break;
+    case Op::kGet:
+      if (!is_there) return Error{Code::kNotFound, Printable(request.key)};
+      answer.value = entry->second;
+      break;
+    case Op::kAdd: {
+      MUSTER_TRY(answer.number, Add(file, key, request.number));
+      break;
+    }
+    case Op::kCompareSet:
+      answer.value = is_there ? entry->second : request.expected;
+      if (is_there ? answer.value != request.expected : !request.expected.empty()) break;
+      MUSTER_CHECK_OK(Write(file, key, request.value));
+      answer.value = request.value;
+      break;
+    case Op::kAppend:
+      MUSTER_CHECK_OK(Write(file, key, Concat(is_there ? entry->second : "", request.value)));
+      break;
+    case Op::kDeleteKey:
+      MUSTER_CHECK_OK(Erase(file, key));
+      answer.number = 1;  // whether it was there or not
+      break;
+    case Op::kCheck:
+      answer.number = std::ranges::all_of(
+          request.keys, [this](std::string_view name) { return entries_.contains(FileKey(name)); });
+      break;
+    case Op::kGetNumKeys:
+      answer.number = static_cast<int64_t>(entries_.size());
+      break;
+    case Op::kListKeys:
+      for (const auto& [name, value] : entries_) {
+        if (name.starts_with('/')) answer.values.push_back(name.substr(1));
+      }
+      break;
+    default:
+      return Error{Code::kUnsupported, Concat(Name(request.op), ": a file has no queues")};
   }
-  return true;
-}
-
-Status FileTable::RemovePresent(std::vector<std::string>& keys, Instant deadline) {
-  MUSTER_TRY(const Open file,
-             OpenFresh(SharedFiles::Lock::kShared, SharedFiles::Missing::kFail, deadline));
-  std::erase_if(keys, [this](const std::string& key) { return entries_.contains(FileKey(key)); });
-  return Ok();
-}
-
-Result<int64_t> FileTable::Count(Instant deadline) {
-  MUSTER_TRY(const Open file,
-             OpenFresh(SharedFiles::Lock::kShared, SharedFiles::Missing::kFail, deadline));
-  return static_cast<int64_t>(entries_.size());
-}
-
-Result<std::vector<std::string>> FileTable::ListKeys(Instant deadline) {
-  MUSTER_TRY(const Open file,
-             OpenFresh(SharedFiles::Lock::kShared, SharedFiles::Missing::kFail, deadline));
-  std::vector<std::string> keys;
-  for (const auto& [key, value] : entries_) {
-    if (key.starts_with('/')) keys.push_back(key.substr(1));
-  }
-  return keys;
+  return answer;
 }
 
 }  // namespace muster

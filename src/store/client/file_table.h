@@ -8,22 +8,20 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <memory>
-#include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/result.h"
 #include "base/time.h"
-#include "os/ports/shared_file.h"
+#include "os/posix/posix_files.h"
+#include "store/store_backend.h"
 
 namespace muster {
 
 class FileTable {
  public:
-  FileTable(SharedFiles& files, std::string path) : files_(files), path_(std::move(path)) {}
+  FileTable(Clock& clock, std::string path) : files_(clock), path_(std::move(path)) {}
 
   /// Registers a user of the file, which is created if it is missing.
   Status Enter(Instant deadline);
@@ -31,37 +29,30 @@ class FileTable {
   /// negative) users have left.
   Status Leave(int world_size, Instant deadline);
 
-  /// kTimeout: the lock (or, where the file must exist, the file) did not come in time. kProtocol:
-  /// the file is something else. kUnavailable: the disk failed.
-  Status Set(std::string_view key, std::string_view value, Instant deadline);
-  Result<int64_t> Add(std::string_view key, int64_t delta, Instant deadline);
-  Result<std::string> CompareSet(std::string_view key, std::string_view expected,
-                                 std::string_view desired, Instant deadline);
-  Status Append(std::string_view key, std::string_view suffix, Instant deadline);
-  Status Delete(std::string_view key, Instant deadline);
-
-  /// The value now. kNotFound: no such key, or no such file yet.
-  Result<std::string> Get(std::string_view key, Instant deadline);
-  Result<bool> Has(std::span<const std::string> keys, Instant deadline);
-  /// Removes those from `keys` that exist now.
-  Status RemovePresent(std::vector<std::string>& keys, Instant deadline);
-  Result<int64_t> Count(Instant deadline);
-  Result<std::vector<std::string>> ListKeys(Instant deadline);
+  /// Executes any request that this kind of store has, but WAIT, without waiting for a key.
+  /// kNotFound: no such key (of GET), or no such file yet (of those that do not create it).
+  /// kTimeout: the lock did not come in time. kProtocol: the file is something else. kUnavailable:
+  /// the disk failed.
+  Result<Answer> Execute(const Request& request, Instant deadline);
+  /// Removes those from `keys` that exist now. kNotFound: not all of them do.
+  Result<Answer> Find(std::vector<std::string_view>& keys, Instant deadline);
 
   const std::string& path() const { return path_; }
 
  private:
-  using Open = std::unique_ptr<LockedFile>;
+  using Lock = PosixFiles::Lock;
+  using Missing = PosixFiles::Missing;
   using Entries = std::map<std::string, std::string, std::less<>>;
 
-  Result<Open> OpenFresh(SharedFiles::Lock lock, SharedFiles::Missing missing, Instant deadline);
+  Result<LockedFile> OpenFresh(Lock lock, Missing missing, Instant deadline);
   /// Reads what is new in the file into the cache.
-  Status Replay(LockedFile& file, SharedFiles::Lock lock);
+  Status Replay(LockedFile& file, Lock lock);
   /// Appends an assignment to the file and to the cache.
   Status Write(LockedFile& file, const std::string& key, std::string_view value);
-  Result<int64_t> AddRaw(LockedFile& file, const std::string& key, int64_t delta);
+  Status Erase(LockedFile& file, const std::string& key);
+  Result<int64_t> Add(LockedFile& file, const std::string& key, int64_t delta);
 
-  SharedFiles& files_;
+  PosixFiles files_;
   const std::string path_;
   Entries entries_;        // by the file's own keys
   uint64_t replayed_ = 0;  // bytes of the file that entries_ reflects

@@ -19,20 +19,30 @@ constexpr Duration kLongestRetry = 2s;
 // The counter of joined workers: the one key without a leading '/'.
 constexpr std::string_view kWorkersKey = "init/";
 
-std::string WireKey(std::string_view key) { return Concat('/', key); }
+/// A request on the user's keys, with the '/' that the wire has in front of each.
+struct OnWire {
+  explicit OnWire(const Request& asked) : request(asked), key(Concat('/', asked.key)) {
+    texts.reserve(asked.keys.size());
+    for (const std::string_view name : asked.keys) texts.push_back(Concat('/', name));
+    keys.assign(texts.begin(), texts.end());
+    request.key = key;
+    request.keys = keys;
+  }
+  OnWire(const OnWire&) = delete;
+  OnWire& operator=(const OnWire&) = delete;
 
-std::vector<std::string> WireKeys(StoreClient::Keys keys) {
-  std::vector<std::string> wire;
-  wire.reserve(keys.size());
-  for (const std::string& key : keys) wire.push_back(WireKey(key));
-  return wire;
+  Request request;
+  const std::string key;
+  std::vector<std::string> texts;
+  std::vector<std::string_view> keys;
+};
+
+std::string NamesOf(std::span<const std::string_view> keys) {
+  std::string names = "keys: ";
+  for (const std::string_view& key : keys)
+    names += Concat(&key == &keys.front() ? "" : ", ", Printable(key));
+  return names;
 }
-
-std::vector<std::string_view> Views(StoreClient::Keys strings) {
-  return {strings.begin(), strings.end()};
-}
-
-std::string Milliseconds(StoreClient::Timeout timeout) { return Concat(timeout.count(), "ms"); }
 
 }  // namespace
 
@@ -74,8 +84,8 @@ Result<std::unique_ptr<StoreClient>> StoreClient::Connect(Dialer& dialer, Clock&
     }
     if (clock.Now() >= deadline) {
       return Error{Code::kUnavailable,
-                   Concat("The client socket has timed out after ", Milliseconds(timeout),
-                          " while trying to connect to (", server.host, ", ", server.port,
+                   Concat("The client socket has timed out after ", timeout.count(),
+                          "ms while trying to connect to (", server.host, ", ", server.port,
                           "). The last attempt failed with: ", failure->message)};
     }
     clock.SleepUntil(std::min(clock.Now() + backoff.Next(), deadline));
@@ -129,7 +139,7 @@ Status StoreClient::Handshake(bool with_ping, Instant deadline) {
 Status StoreClient::Join(int world_size, bool owns_server, Timeout timeout) {
   const Call call = Begin(Op::kAdd, timeout);
   MUSTER_CHECK_OK(Send(call, {.op = Op::kAdd, .key = kWorkersKey, .number = 1}));
-  MUSTER_TRY(int64_t joined, ReadNumber(call));
+  MUSTER_TRY(int64_t joined, ReadInt<int64_t>(call));
   // PyTorch polls every 10 ms. Here the first polls are closer together.
   Backoff pause(1ms, 10ms, options_.seed);
   while (owns_server && joined < world_size) {
@@ -149,50 +159,72 @@ Status StoreClient::Join(int world_size, bool owns_server, Timeout timeout) {
     const Call look{call.op, call.timeout, call.began,
                     std::max(call.deadline, DeadlineAfter(clock_.Now(), options_.answer_grace))};
     MUSTER_CHECK_OK(Send(look, {.op = Op::kAdd, .key = kWorkersKey, .number = 0}));
-    MUSTER_TRY(joined, ReadNumber(look));
+    MUSTER_TRY(joined, ReadInt<int64_t>(look));
   }
   return Ok();
 }
 
 // --- Operations
 
-Status StoreClient::Set(std::string_view key, std::string_view value, Timeout timeout) {
-  return Send(Begin(Op::kSet, timeout), {.op = Op::kSet, .key = WireKey(key), .value = value});
-}
-
-Result<std::string> StoreClient::Get(std::string_view key, Timeout timeout) {
-  const Call call = Begin(Op::kGet, timeout);
-  const std::string wire_key = WireKey(key);
-  const Request get{.op = Op::kGet, .key = wire_key};
-  while (true) {
-    auto values = ReadIfThere(std::span(&wire_key, 1), get, 1, call);
-    if (values) return std::move(values->front());
-    if (values.error().code != Code::kNotFound) return values.error();
-    // A key that vanishes between its wait and its read is waited for again.
-    MUSTER_CHECK_OK(WaitBefore(std::span(&wire_key, 1), call));
+Result<Answer> StoreClient::Execute(const Request& asked, Timeout timeout) {
+  const Call call = Begin(asked.op, timeout);
+  OnWire wire(asked);
+  Request& request = wire.request;
+  if (call.op == Op::kPing) request.number = options_.nonce;
+  switch (call.op) {
+    case Op::kGet:
+      return Read(request, call);
+    case Op::kMultiGet:
+      if (request.keys.empty()) return Answer{};
+      return Read(request, call);
+    case Op::kQueuePop:
+      return Pop(request, call);
+    case Op::kWait:
+      if (!request.keys.empty()) MUSTER_CHECK_OK(WaitOnWire(request.keys, call));
+      return Answer{};
+    case Op::kBarrier:
+      MUSTER_CHECK_OK(Send(call, request));
+      MUSTER_CHECK_OK(AwaitStop(call, Concat("key: ", asked.key)));
+      return Answer{};
+    default:
+      MUSTER_CHECK_OK(Send(call, request));
+      return ReadAnswer(call);
   }
 }
 
-Result<std::vector<std::string>> StoreClient::ReadIfThere(Keys wire_keys, const Request& read,
-                                                          size_t count, const Call& call) {
+Result<Answer> StoreClient::Read(const Request& read, const Call& call) {
+  const bool is_one = read.op == Op::kGet;
+  const Keys keys = is_one ? Keys(&read.key, 1) : read.keys;
+  // MULTI_GET waits first: where one value is missing, the others would be sent for nothing.
+  for (bool waits = !is_one;; waits = true) {
+    // A key that vanishes between its wait and its read is waited for again.
+    if (waits) MUSTER_CHECK_OK(WaitBefore(keys, call));
+    auto values = ReadIfThere(keys, read, call);
+    if (values && is_one) return Answer{.value = std::move(values->front())};
+    if (values) return Answer{.values = std::move(*values)};
+    if (values.error().code != Code::kNotFound) return std::move(values).error();
+  }
+}
+
+Result<std::vector<std::string>> StoreClient::ReadIfThere(Keys keys, const Request& read,
+                                                          const Call& call) {
   const auto absent = [] { return Error{Code::kNotFound, "a key is not there"}; };
-  const std::vector<std::string_view> keys = Views(wire_keys);
   const Request check{.op = Op::kCheck, .keys = keys};
   if (checks_first_) {
     MUSTER_CHECK_OK(Send(call, check));
-    MUSTER_TRY(const uint8_t missing, ReadByte(call));
+    MUSTER_TRY(const uint8_t missing, ReadInt<uint8_t>(call));
     if (missing != 0) return absent();
     MUSTER_CHECK_OK(Send(call, read));
-    MUSTER_TRY(auto values, ReadBlobs(count, call));
+    MUSTER_TRY(auto values, ReadBlobs(keys.size(), call));
     // Confirmed as well: what looked like such a server may have been a broken connection.
-    return Confirmed(wire_keys, std::move(values), call);
+    return Confirmed(keys, std::move(values), call);
   }
   // CHECK and GET in one message: one round trip for a key that is there, where WAIT and GET would
   // be two.
   MUSTER_CHECK_OK(Send(call, check, &read));
-  MUSTER_TRY(const uint8_t missing, ReadByte(call));
-  auto values = ReadBlobs(count, call);
-  if (missing == 0 && values) return Confirmed(wire_keys, *std::move(values), call);
+  MUSTER_TRY(const uint8_t missing, ReadInt<uint8_t>(call));
+  auto values = ReadBlobs(keys.size(), call);
+  if (missing == 0 && values) return Confirmed(keys, *std::move(values), call);
   if (missing == 0) return values;
   if (values) return absent();
   if (!ended_by_peer_) return values.error();
@@ -203,202 +235,67 @@ Result<std::vector<std::string>> StoreClient::ReadIfThere(Keys wire_keys, const 
   return absent();
 }
 
-Result<std::vector<std::string>> StoreClient::Confirmed(Keys wire_keys,
-                                                        std::vector<std::string> values,
+Result<std::vector<std::string>> StoreClient::Confirmed(Keys keys, std::vector<std::string> values,
                                                         const Call& call) {
   for (size_t i = 0; i < values.size(); ++i) {
     if (!values[i].empty()) continue;
-    MUSTER_TRY(std::string found, ReadConfirmed(wire_keys[i], call));
+    MUSTER_TRY(std::string found, ReadConfirmed(keys[i], call));
     if (values.size() == 1) return std::vector{std::move(found)};
     if (!found.empty()) return Error{Code::kNotFound, "a key came while others were read"};
   }
   return values;
 }
 
-Result<std::string> StoreClient::ReadConfirmed(const std::string& wire_key, const Call& call) {
+Result<std::string> StoreClient::ReadConfirmed(std::string_view key, const Call& call) {
   // A comparison that fails changes nothing, and returns the value. If the value is this text, it
   // is written again, and the next GET reads it.
   constexpr std::string_view kUnusedValue = "muster asks whether this key is there";
   MUSTER_CHECK_OK(Send(
-      call,
-      {.op = Op::kCompareSet, .key = wire_key, .expected = kUnusedValue, .value = kUnusedValue}));
+      call, {.op = Op::kCompareSet, .key = key, .expected = kUnusedValue, .value = kUnusedValue}));
   MUSTER_TRY(std::string found, ReadBlob(call));
   if (found != kUnusedValue) return found;
   // A queue satisfies CHECK, and has no value. Not every server has queues, hence CHECK first.
-  const std::string_view key = wire_key;
-  MUSTER_CHECK_OK(Send(call, {.op = Op::kCheck, .keys = std::span(&key, 1)}));
-  MUSTER_TRY(const uint8_t missing, ReadByte(call));
+  MUSTER_CHECK_OK(Send(call, {.op = Op::kCheck, .keys = Keys(&key, 1)}));
+  MUSTER_TRY(const uint8_t missing, ReadInt<uint8_t>(call));
   if (missing == 0) {
-    MUSTER_CHECK_OK(Send(call, {.op = Op::kQueueLen, .key = wire_key}));
-    MUSTER_TRY(const int64_t length, ReadNumber(call));
+    MUSTER_CHECK_OK(Send(call, {.op = Op::kQueueLen, .key = key}));
+    MUSTER_TRY(const int64_t length, ReadInt<int64_t>(call));
     if (length > 0) return std::string();
   }
   return Error{Code::kNotFound, "a key has gone while it was read"};
 }
 
-Result<int64_t> StoreClient::Add(std::string_view key, int64_t delta, Timeout timeout) {
-  const Call call = Begin(Op::kAdd, timeout);
-  MUSTER_CHECK_OK(Send(call, {.op = Op::kAdd, .key = WireKey(key), .number = delta}));
-  return ReadNumber(call);
+Status StoreClient::WaitOnWire(Keys keys, const Call& call) {
+  MUSTER_CHECK_OK(Send(call, {.op = Op::kWait, .keys = keys}));
+  return AwaitStop(call, NamesOf(keys));
 }
 
-Result<std::string> StoreClient::CompareSet(std::string_view key, std::string_view expected,
-                                            std::string_view desired, Timeout timeout) {
-  const Call call = Begin(Op::kCompareSet, timeout);
-  MUSTER_CHECK_OK(Send(
-      call, {.op = Op::kCompareSet, .key = WireKey(key), .expected = expected, .value = desired}));
-  return ReadBlob(call);
-}
-
-Result<bool> StoreClient::Check(Keys keys, Timeout timeout) {
-  const Call call = Begin(Op::kCheck, timeout);
-  const std::vector<std::string> wire_keys = WireKeys(keys);
-  MUSTER_CHECK_OK(Send(call, {.op = Op::kCheck, .keys = Views(wire_keys)}));
-  MUSTER_TRY(const uint8_t answer, ReadByte(call));
-  if (answer > 1) return Break({Code::kProtocol, Concat("CHECK was answered with byte ", answer)});
-  return answer == 0;
-}
-
-Status StoreClient::Wait(Keys keys, Timeout timeout) {
-  if (keys.empty()) return Ok();
-  return WaitOnWire(WireKeys(keys), Begin(Op::kWait, timeout));
-}
-
-Status StoreClient::WaitOnWire(Keys wire_keys, const Call& call) {
-  MUSTER_CHECK_OK(Send(call, {.op = Op::kWait, .keys = Views(wire_keys)}));
-  return AwaitStop(call, "wait", NamesOf(wire_keys));
-}
-
-Status StoreClient::WaitBefore(Keys wire_keys, const Call& call) {
-  MUSTER_CHECK_OK(WaitOnWire(wire_keys, call));
+Status StoreClient::WaitBefore(Keys keys, const Call& call) {
+  MUSTER_CHECK_OK(WaitOnWire(keys, call));
   if (clock_.Now() < call.deadline) return Ok();
   // The reply crossed with the cancel. There is no time left for another request.
-  return Error{Code::kTimeout, TimeoutMessage(call, "wait", NamesOf(wire_keys))};
+  return Error{Code::kTimeout, TimeoutMessage(call, NamesOf(keys))};
 }
 
-std::string StoreClient::NamesOf(Keys wire_keys) {
-  std::string names = "keys: ";
-  for (size_t i = 0; i < wire_keys.size(); ++i)
-    names += Concat(i == 0 ? "" : ", ", Printable(wire_keys[i]));
-  return names;
-}
-
-std::string StoreClient::TimeoutMessage(const Call& call, std::string_view what,
-                                        std::string_view names) {
-  return Concat(what, " timeout after ", Milliseconds(call.timeout), ", ", names);
-}
-
-Result<bool> StoreClient::Delete(std::string_view key, Timeout timeout) {
-  const Call call = Begin(Op::kDeleteKey, timeout);
-  MUSTER_CHECK_OK(Send(call, {.op = Op::kDeleteKey, .key = WireKey(key)}));
-  MUSTER_TRY(const int64_t removed, ReadNumber(call));
-  return removed > 0;
-}
-
-Result<int64_t> StoreClient::Count(Timeout timeout) {
-  const Call call = Begin(Op::kGetNumKeys, timeout);
-  MUSTER_CHECK_OK(Send(call, {.op = Op::kGetNumKeys}));
-  return ReadNumber(call);
-}
-
-Result<std::vector<std::string>> StoreClient::ListKeys(Timeout timeout) {
-  const Call call = Begin(Op::kListKeys, timeout);
-  MUSTER_CHECK_OK(Send(call, {.op = Op::kListKeys}));
-  MUSTER_TRY(const int64_t count, ReadNumber(call));
-  uint64_t left = options_.reply_bytes_max;
-  // A key has at least one byte.
-  if (count < 0 || static_cast<uint64_t>(count) > left) {
-    return Break({Code::kProtocol, Concat("LIST_KEYS: the peer announces ", count, " keys, limit ",
-                                          left, ": it is no TCPStore server")});
-  }
-  std::vector<std::string> keys;
-  for (int64_t i = 0; i < count; ++i) {
-    MUSTER_TRY(std::string key, ReadBlob(call, left));
-    if (key.starts_with('/')) keys.push_back(key.substr(1));  // the others are internal
-  }
-  return keys;
-}
-
-Status StoreClient::Append(std::string_view key, std::string_view suffix, Timeout timeout) {
-  return Send(Begin(Op::kAppend, timeout),
-              {.op = Op::kAppend, .key = WireKey(key), .value = suffix});
-}
-
-Result<std::vector<std::string>> StoreClient::MultiGet(Keys keys, Timeout timeout) {
-  if (keys.empty()) return std::vector<std::string>();
-  const Call call = Begin(Op::kMultiGet, timeout);
-  const std::vector<std::string> wire_keys = WireKeys(keys);
-  const std::vector<std::string_view> views = Views(wire_keys);
-  const Request multi_get{.op = Op::kMultiGet, .keys = views};
-  while (true) {
-    // Waits first: where one value is missing, the others would be sent for nothing. A key that is
-    // deleted in between is waited for again, as in Get.
-    MUSTER_CHECK_OK(WaitBefore(wire_keys, call));
-    auto values = ReadIfThere(wire_keys, multi_get, keys.size(), call);
-    if (values || values.error().code != Code::kNotFound) return values;
-  }
-}
-
-Status StoreClient::MultiSet(Keys keys, Keys values, Timeout timeout) {
-  if (keys.size() != values.size()) {
-    return Error{Code::kInvalid, Concat("multiSet keys and values vectors must be of same size: ",
-                                        keys.size(), " keys, ", values.size(), " values")};
-  }
-  const std::vector<std::string> wire_keys = WireKeys(keys);
-  return Send(Begin(Op::kMultiSet, timeout),
-              {.op = Op::kMultiSet, .keys = Views(wire_keys), .values = Views(values)});
-}
-
-Status StoreClient::Push(std::string_view key, std::string_view value, Timeout timeout) {
-  return Send(Begin(Op::kQueuePush, timeout),
-              {.op = Op::kQueuePush, .key = WireKey(key), .value = value});
-}
-
-Result<std::string> StoreClient::TryPop(std::string_view key, Timeout timeout) {
-  return PopIfThere(WireKey(key), Begin(Op::kQueuePop, timeout));
-}
-
-Result<std::string> StoreClient::PopIfThere(const std::string& wire_key, const Call& call) {
-  MUSTER_CHECK_OK(Send(call, {.op = Op::kQueuePop, .key = wire_key}));
-  MUSTER_TRY(const int64_t length, ReadNumber(call));
-  if (length > 0) return ReadBlob(call);
-  const std::string_view key = std::string_view(wire_key).substr(1);
-  return Error{Code::kNotFound, Concat("queue is empty: ", Printable(key))};
-}
-
-Result<std::string> StoreClient::Pop(std::string_view key, Timeout timeout) {
-  const Call call = Begin(Op::kQueuePop, timeout);
-  const std::string wire_key = WireKey(key);
+Result<Answer> StoreClient::Pop(const Request& pop, const Call& call) {
   while (true) {
     // Tried first: an element that is there costs one round trip. Where other clients wait already,
     // the server has no free element, so that none of them is overtaken.
-    Result<std::string> element = PopIfThere(wire_key, call);
-    if (element || element.error().code != Code::kNotFound) return element;
-    MUSTER_CHECK_OK(WaitBefore(std::span(&wire_key, 1), call));
+    Result<Answer> element = PopIfThere(pop, call);
+    const bool waits = pop.number > 0 && !element && element.error().code == Code::kNotFound;
+    if (!waits) return element;
+    MUSTER_CHECK_OK(WaitBefore(Keys(&pop.key, 1), call));
   }
 }
 
-Result<int64_t> StoreClient::QueueLength(std::string_view key, Timeout timeout) {
-  const Call call = Begin(Op::kQueueLen, timeout);
-  MUSTER_CHECK_OK(Send(call, {.op = Op::kQueueLen, .key = WireKey(key)}));
-  return ReadNumber(call);
-}
-
-Status StoreClient::Barrier(std::string_view key, int64_t world_size, Timeout timeout) {
-  const Call call = Begin(Op::kBarrier, timeout);
-  MUSTER_CHECK_OK(Send(call, {.op = Op::kBarrier, .key = WireKey(key), .number = world_size}));
-  return AwaitStop(call, "barrier", Concat("key: ", key));
-}
-
-Status StoreClient::Ping(Timeout timeout) {
-  const Call call = Begin(Op::kPing, timeout);
-  MUSTER_CHECK_OK(Send(call, {.op = Op::kPing, .number = options_.nonce}));
-  char echo[4];
-  MUSTER_CHECK_OK(ReadExactly(echo, sizeof echo, call));
-  if (LoadInt<uint32_t>(echo) != options_.nonce) {
-    return Break({Code::kProtocol, "PING was answered with another number"});
+Result<Answer> StoreClient::PopIfThere(const Request& pop, const Call& call) {
+  MUSTER_CHECK_OK(Send(call, pop));
+  MUSTER_TRY(const int64_t length, ReadInt<int64_t>(call));
+  if (length <= 0) {
+    return Error{Code::kNotFound, Concat("queue is empty: ", Printable(pop.key.substr(1)))};
   }
-  return Ok();
+  MUSTER_TRY(std::string element, ReadBlob(call));
+  return Answer{.value = std::move(element)};
 }
 
 }  // namespace muster

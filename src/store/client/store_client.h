@@ -13,6 +13,7 @@
 #pragma once
 
 #include <chrono>
+#include <concepts>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -28,6 +29,7 @@
 #include "os/ports/clock.h"
 #include "os/ports/dialer.h"
 #include "store/core/request.h"
+#include "store/store_backend.h"
 
 namespace muster {
 
@@ -43,11 +45,8 @@ struct StoreClientOptions {
   uint64_t seed = 0;   ///< For the jitter between attempts.
 };
 
-class StoreClient {
+class StoreClient final : public StoreBackend {
  public:
-  using Timeout = std::chrono::milliseconds;
-  using Keys = std::span<const std::string>;
-
   /// Connects, validates and pings, and tries again until the timeout while there is no valid
   /// answer: kUnavailable then.
   static Result<std::unique_ptr<StoreClient>> Connect(Dialer& dialer, Clock& clock,
@@ -59,33 +58,15 @@ class StoreClient {
   /// added here). kTimeout: a key, element or participant did not come; the client can be used
   /// again. kUnavailable: the connection is lost. kInvalid: a key, value or request that the server
   /// would not accept; nothing was sent. kProtocol: an invalid reply.
-  Status Set(std::string_view key, std::string_view value, Timeout timeout);
-  Result<std::string> Get(std::string_view key, Timeout timeout);
-  Result<int64_t> Add(std::string_view key, int64_t delta, Timeout timeout);
-  Result<std::string> CompareSet(std::string_view key, std::string_view expected,
-                                 std::string_view desired, Timeout timeout);
-  Result<bool> Check(Keys keys, Timeout timeout);
-  Status Wait(Keys keys, Timeout timeout);
-  Result<bool> Delete(std::string_view key, Timeout timeout);
-  Result<int64_t> Count(Timeout timeout);
-  Result<std::vector<std::string>> ListKeys(Timeout timeout);
-  Status Append(std::string_view key, std::string_view suffix, Timeout timeout);
-  Result<std::vector<std::string>> MultiGet(Keys keys, Timeout timeout);
-  Status MultiSet(Keys keys, Keys values, Timeout timeout);
-  Status Push(std::string_view key, std::string_view value, Timeout timeout);
-  /// kNotFound: empty.
-  Result<std::string> TryPop(std::string_view key, Timeout timeout);
-  Result<std::string> Pop(std::string_view key, Timeout timeout);
-  Result<int64_t> QueueLength(std::string_view key, Timeout timeout);
-  Status Barrier(std::string_view key, int64_t world_size, Timeout timeout);
-  Status Ping(Timeout timeout);
+  Result<Answer> Execute(const Request& request, Timeout timeout) override;
+  bool Supports(Op) const override { return true; }
 
   /// Joins the count of workers; the owner of the server then waits until there are `world_size`.
   Status Join(int world_size, bool owns_server, Timeout timeout);
 
-  const Endpoint& server() const { return server_; }
-
  private:
+  using Keys = std::span<const std::string_view>;  // as on the wire
+
   StoreClient(Dialer& dialer, Clock& clock, Endpoint server, const StoreClientOptions& options,
               std::unique_ptr<BlockingStream> stream);
 
@@ -105,34 +86,36 @@ class StoreClient {
   /// Checks the request against the limits and sends it, together with `also` if given.
   Status Send(const Call& call, const Request& request, const Request* also = nullptr);
   /// Waits for the "stop waiting" of the WAIT or BARRIER just sent; cancels it when the time is up.
-  /// kTimeout or kInterrupted after a clean cancel; `what` was waited for: "wait", "keys: /k".
-  Status AwaitStop(const Call& call, std::string_view what, std::string_view names);
+  /// kTimeout or kInterrupted after a clean cancel; `names`: "keys: /k".
+  Status AwaitStop(const Call& call, std::string_view names);
   /// Cancels the wait. False: its reply and the cancel crossed, the wait has succeeded.
   Result<bool> Cancel(std::chrono::milliseconds grace);
   /// The error of an interrupted call.
   Error InterruptedIn(const Call& call, std::string_view waiting_for) const;
-  Status WaitOnWire(Keys wire_keys, const Call& call);
+  Status WaitOnWire(Keys keys, const Call& call);
   /// For a wait that is followed by a request: kTimeout also if its reply came at the deadline.
-  Status WaitBefore(Keys wire_keys, const Call& call);
-  static std::string TimeoutMessage(const Call& call, std::string_view what,
-                                    std::string_view names);
-  static std::string NamesOf(Keys wire_keys);
+  Status WaitBefore(Keys keys, const Call& call);
+  static std::string TimeoutMessage(const Call& call, std::string_view names);
 
-  /// Sends `read` (GET or MULTI_GET of `wire_keys`) and reads its `count` values. kNotFound: a key
-  /// is absent.
-  Result<std::vector<std::string>> ReadIfThere(Keys wire_keys, const Request& read, size_t count,
-                                               const Call& call);
+  /// GET and MULTI_GET.
+  Result<Answer> Read(const Request& read, const Call& call);
+  /// Sends `read` and reads the values of `keys`. kNotFound: a key is absent.
+  Result<std::vector<std::string>> ReadIfThere(Keys keys, const Request& read, const Call& call);
   /// `values`, if the key of each empty one exists: the wire has one form for "empty" and "absent",
   /// and the key may have gone between CHECK and GET. kNotFound: read again.
-  Result<std::vector<std::string>> Confirmed(Keys wire_keys, std::vector<std::string> values,
+  Result<std::vector<std::string>> Confirmed(Keys keys, std::vector<std::string> values,
                                              const Call& call);
   /// One key's value. kNotFound: the key is absent, not empty.
-  Result<std::string> ReadConfirmed(const std::string& wire_key, const Call& call);
-  Result<std::string> PopIfThere(const std::string& wire_key, const Call& call);
+  Result<std::string> ReadConfirmed(std::string_view key, const Call& call);
+  Result<Answer> Pop(const Request& pop, const Call& call);
+  Result<Answer> PopIfThere(const Request& pop, const Call& call);
 
+  /// The reply to a request that does not wait.
+  Result<Answer> ReadAnswer(const Call& call);
+  Result<Answer> ReadKeys(const Call& call);
   Status ReadExactly(char* into, size_t count, const Call& call);
-  Result<uint8_t> ReadByte(const Call& call);
-  Result<int64_t> ReadNumber(const Call& call);
+  template <std::integral T>
+  Result<T> ReadInt(const Call& call);
   Result<std::string> ReadBlob(const Call& call);
   /// One of several in a reply, of which `left` bytes may still come.
   Result<std::string> ReadBlob(const Call& call, uint64_t& left);

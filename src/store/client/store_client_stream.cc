@@ -15,8 +15,6 @@ namespace {
 
 constexpr size_t kReceiveBytes = 4 * 1024;  // larger values are received in place
 
-std::string Milliseconds(StoreClient::Timeout timeout) { return Concat(timeout.count(), "ms"); }
-
 StoreClient::Timeout InterruptionGrace(const StoreClientOptions& options) {
   return std::min(options.answer_grace,
                   std::chrono::duration_cast<StoreClient::Timeout>(kInterruptionGrace));
@@ -78,7 +76,7 @@ Status StoreClient::Send(const Call& call, const Request& request, const Request
   return Break(
       sent.error().code == Code::kTimeout
           ? Error{Code::kUnavailable, Concat(Name(call.op), ": the server took no bytes for ",
-                                             Milliseconds(call.timeout))}
+                                             call.timeout.count(), "ms")}
           : sent.error());
 }
 
@@ -87,7 +85,12 @@ Error StoreClient::InterruptedIn(const Call& call, std::string_view waiting_for)
                      Concat(waiting_for, " (server ", server_.ToString(), ")"));
 }
 
-Status StoreClient::AwaitStop(const Call& call, std::string_view what, std::string_view names) {
+std::string StoreClient::TimeoutMessage(const Call& call, std::string_view names) {
+  return Concat(call.op == Op::kBarrier ? "barrier" : "wait", " timeout after ",
+                call.timeout.count(), "ms, ", names);
+}
+
+Status StoreClient::AwaitStop(const Call& call, std::string_view names) {
   char answer = 0;
   if (input_at_ < input_.size()) return Break({Code::kProtocol, "bytes came without a request"});
   const Result<size_t> in_time = stream_->Receive({&answer, 1}, call.deadline);
@@ -100,8 +103,7 @@ Status StoreClient::AwaitStop(const Call& call, std::string_view what, std::stri
   if (code == Code::kTimeout) {
     MUSTER_TRY(const bool cancelled, Cancel(options_.answer_grace));
     if (!cancelled) return Ok();
-    return Error{code,
-                 Concat(TimeoutMessage(call, what, names), " (server ", server_.ToString(), ")")};
+    return Error{code, Concat(TimeoutMessage(call, names), " (server ", server_.ToString(), ")")};
   }
   const ScopedUninterrupted once;
   Error why = InterruptedIn(
@@ -116,11 +118,11 @@ Result<bool> StoreClient::Cancel(std::chrono::milliseconds grace) {
   const Instant now = clock_.Now();
   const Call cancel{Op::kCancelWait, grace, now, DeadlineAfter(now, grace)};
   MUSTER_CHECK_OK(Send(cancel, {.op = Op::kCancelWait}));
-  MUSTER_TRY(uint8_t first, ReadByte(cancel));
+  MUSTER_TRY(uint8_t first, ReadInt<uint8_t>(cancel));
   // The reply and the cancel crossed: the wait has succeeded.
   const bool crossed = first == 0;
   if (crossed) {
-    MUSTER_TRY(first, ReadByte(cancel));
+    MUSTER_TRY(first, ReadInt<uint8_t>(cancel));
   }
   if (first != 1)
     return Break({Code::kProtocol, Concat("CANCEL_WAIT was answered with byte ", first)});
@@ -160,7 +162,7 @@ Status StoreClient::ReadExactly(char* into, size_t count, const Call& call) {
     if (!got && got.error().code == Code::kTimeout) {
       return Break({Code::kUnavailable,
                     Concat("no reply to ", Name(call.op), " from ", server_.ToString(), " within ",
-                           Milliseconds(call.timeout), ": the connection is closed")});
+                           call.timeout.count(), "ms: the connection is closed")});
     }
     if (!got) {
       ended_by_peer_ = true;
@@ -174,16 +176,59 @@ Status StoreClient::ReadExactly(char* into, size_t count, const Call& call) {
   return Ok();
 }
 
-Result<uint8_t> StoreClient::ReadByte(const Call& call) {
-  char byte = 0;
-  MUSTER_CHECK_OK(ReadExactly(&byte, 1, call));
-  return static_cast<uint8_t>(byte);
+template <std::integral T>
+Result<T> StoreClient::ReadInt(const Call& call) {
+  char raw[sizeof(T)];
+  MUSTER_CHECK_OK(ReadExactly(raw, sizeof raw, call));
+  return LoadInt<T>(raw);
+}
+template Result<uint8_t> StoreClient::ReadInt<uint8_t>(const Call& call);
+template Result<int64_t> StoreClient::ReadInt<int64_t>(const Call& call);
+
+Result<Answer> StoreClient::ReadAnswer(const Call& call) {
+  switch (call.op) {
+    case Op::kSet:
+    case Op::kAppend:
+    case Op::kMultiSet:
+    case Op::kQueuePush:
+      return Answer{};
+    case Op::kCompareSet: {
+      MUSTER_TRY(std::string value, ReadBlob(call));
+      return Answer{.value = std::move(value)};
+    }
+    case Op::kCheck: {
+      MUSTER_TRY(const uint8_t missing, ReadInt<uint8_t>(call));
+      if (missing <= 1) return Answer{.number = 1 - missing};
+      return Break({Code::kProtocol, Concat("CHECK was answered with byte ", missing)});
+    }
+    case Op::kListKeys:
+      return ReadKeys(call);
+    case Op::kPing: {
+      MUSTER_TRY(const uint32_t echo, ReadInt<uint32_t>(call));
+      if (echo == options_.nonce) return Answer{};
+      return Break({Code::kProtocol, "PING was answered with another number"});
+    }
+    default: {
+      MUSTER_TRY(const int64_t number, ReadInt<int64_t>(call));
+      return Answer{.number = number};
+    }
+  }
 }
 
-Result<int64_t> StoreClient::ReadNumber(const Call& call) {
-  char raw[8];
-  MUSTER_CHECK_OK(ReadExactly(raw, sizeof raw, call));
-  return LoadInt<int64_t>(raw);
+Result<Answer> StoreClient::ReadKeys(const Call& call) {
+  MUSTER_TRY(const int64_t count, ReadInt<int64_t>(call));
+  uint64_t left = options_.reply_bytes_max;
+  // A key has at least one byte.
+  if (count < 0 || static_cast<uint64_t>(count) > left) {
+    return Break({Code::kProtocol, Concat("LIST_KEYS: the peer announces ", count, " keys, limit ",
+                                          left, ": it is no TCPStore server")});
+  }
+  Answer keys;
+  for (int64_t i = 0; i < count; ++i) {
+    MUSTER_TRY(std::string key, ReadBlob(call, left));
+    if (key.starts_with('/')) keys.values.push_back(key.substr(1));  // the others are internal
+  }
+  return keys;
 }
 
 Result<std::string> StoreClient::ReadBlob(const Call& call) {
@@ -203,8 +248,7 @@ Result<std::vector<std::string>> StoreClient::ReadBlobs(size_t count, const Call
 }
 
 Result<std::string> StoreClient::ReadBlob(const Call& call, uint64_t& left) {
-  MUSTER_TRY(const int64_t announced, ReadNumber(call));
-  const auto size = static_cast<uint64_t>(announced);
+  MUSTER_TRY(const uint64_t size, ReadInt<uint64_t>(call));
   if (size > left) {
     const uint64_t before = options_.reply_bytes_max - left;
     const uint64_t total = size > UINT64_MAX - before ? UINT64_MAX : before + size;

@@ -109,6 +109,8 @@ class StoreClientTest : public ::testing::Test {
     peer_.heard.clear();
   }
 
+  Result<Answer> Execute(const Request& request) { return client_->Execute(request, kTimeout); }
+
   Duration Elapsed() const { return clock_.Now() - start_; }
 
   HandClock clock_;
@@ -121,36 +123,38 @@ class StoreClientTest : public ::testing::Test {
 TEST_F(StoreClientTest, AListOfKeysMayBeAsLargeAsOneReplyAndNoLarger) {
   const std::string key = "/" + std::string(49, 'k');
   peer_.script = {{Number(2) + Blob(key) + Blob(key)}};
-  EXPECT_THAT(*client_->ListKeys(kTimeout), ElementsAre(key.substr(1), key.substr(1)));
+  EXPECT_THAT(Execute({.op = Op::kListKeys})->values, ElementsAre(key.substr(1), key.substr(1)));
   peer_.script = {{Number(3) + Blob(key) + Blob(key) + Number(1)}};
-  const auto keys = client_->ListKeys(kTimeout);
+  const auto keys = Execute({.op = Op::kListKeys});
   ASSERT_FALSE(keys);
   EXPECT_EQ(keys.error().code, Code::kProtocol);
   EXPECT_THAT(keys.error().message,
               HasSubstr("LIST_KEYS: the peer announces a reply of 101 bytes"));
-  EXPECT_FALSE(client_->Ping(kTimeout));
+  EXPECT_FALSE(Execute({.op = Op::kPing}));
 }
 
 TEST_F(StoreClientTest, TheValuesOfAMultiGetMayBeAsLargeAsOneReplyAndNoLarger) {
-  const std::vector<std::string> keys = {"a", "b"};
+  const std::vector<std::string_view> keys = {"a", "b"};
   const std::string half(50, 'v');
   peer_.script = {{"\0"s}, {"\0"s + Blob(half) + Blob(half)}};
-  EXPECT_THAT(*client_->MultiGet(keys, kTimeout), ElementsAre(half, half));
+  EXPECT_THAT(Execute({.op = Op::kMultiGet, .keys = keys})->values, ElementsAre(half, half));
   peer_.script = {{"\0"s}, {"\0"s + Blob(half) + Number(51)}};
-  const auto values = client_->MultiGet(keys, kTimeout);
+  const auto values = Execute({.op = Op::kMultiGet, .keys = keys});
   ASSERT_FALSE(values);
   EXPECT_EQ(values.error().code, Code::kProtocol);
   EXPECT_THAT(values.error().message, HasSubstr("limit 100 bytes"));
 }
 
 TEST_F(StoreClientTest, ARequestLargerThanTheServerTakesIsNotSent) {
-  const std::vector<std::string> keys = {"a", "b"};
+  const std::vector<std::string_view> keys = {"a", "b"};
   // opcode, count, and for each pair two lengths and the key
   const size_t rest = 200 - 1 - 8 - 2 * (8 + 2 + 8);
-  const std::vector<std::string> largest = {std::string(rest, 'v'), ""};
-  EXPECT_TRUE(client_->MultiSet(keys, largest, kTimeout));
+  const std::string longest(rest, 'v');
+  const std::vector<std::string_view> largest = {longest, ""};
+  EXPECT_TRUE(Execute({.op = Op::kMultiSet, .keys = keys, .values = largest}));
   EXPECT_EQ(peer_.heard.size(), 200u);
-  const Status refused = client_->MultiSet(keys, std::vector{largest[0], "v"s}, kTimeout);
+  const std::vector<std::string_view> larger = {longest, "v"};
+  const auto refused = Execute({.op = Op::kMultiSet, .keys = keys, .values = larger});
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Code::kInvalid);
   EXPECT_THAT(refused.error().message, HasSubstr("MULTI_SET: 201 bytes"));
@@ -160,24 +164,27 @@ TEST_F(StoreClientTest, ARequestLargerThanTheServerTakesIsNotSent) {
 
 TEST_F(StoreClientTest, WaitAndReadOfAMultiGetShareOneDeadline) {
   peer_.script = {{"\0"s, 900ms}};
-  EXPECT_FALSE(client_->MultiGet(std::vector{"a"s}, kTimeout));
+  const std::string_view key = "a";
+  EXPECT_FALSE(Execute({.op = Op::kMultiGet, .keys = {&key, 1}}));
   EXPECT_EQ(Elapsed(), 1000ms);
 }
 
 TEST_F(StoreClientTest, AttemptsAndWaitOfAPopShareOneDeadline) {
   peer_.script = {{Number(0), 400ms}, {"\0"s, 400ms}, {Number(1), 400ms}};
-  EXPECT_FALSE(client_->Pop("q", kTimeout));
+  EXPECT_FALSE(Execute({.op = Op::kQueuePop, .key = "q", .number = 1}));
   EXPECT_EQ(Elapsed(), 1000ms);
 }
 
 TEST_F(StoreClientTest, ACancelIsAnsweredWithinTheGraceOrTheConnectionIsGivenUp) {
+  const std::string_view key = "k";
+  const Request wait{.op = Op::kWait, .keys = {&key, 1}};
   peer_.script = {{"\1"s, 4900ms}};
-  const Status late = client_->Wait(std::vector{"k"s}, kTimeout);
+  const auto late = Execute(wait);
   ASSERT_FALSE(late);
   EXPECT_EQ(late.error().code, Code::kTimeout);
   EXPECT_EQ(Elapsed(), 5900ms);
   peer_.script = {{"\1"s, 6100ms}};
-  const Status lost = client_->Wait(std::vector{"k"s}, kTimeout);
+  const auto lost = Execute(wait);
   ASSERT_FALSE(lost);
   EXPECT_EQ(lost.error().code, Code::kUnavailable);
   EXPECT_EQ(Elapsed(), 5900ms + 6000ms) << "the wait and the grace of 5 s";
@@ -196,12 +203,12 @@ TEST_F(StoreClientTest, AnOwnerThatSleepsPastItsDeadlineBlamesTheOthersAndNotThe
 TEST_F(StoreClientTest, AGetWhoseKeyComesWithTheCancelTimesOutAndTheClientIsFine) {
   // Not there; its wait is answered when the cancel is on its way already: too late to read it.
   peer_.script = {{"\1"s + Blob("")}, {"\0\1"s, 1001ms}};
-  const auto value = client_->Get("k", kTimeout);
+  const auto value = Execute({.op = Op::kGet, .key = "k"});
   ASSERT_FALSE(value);
   EXPECT_EQ(value.error().code, Code::kTimeout);
   EXPECT_THAT(value.error().message, HasSubstr("wait timeout after 1000ms, keys: /k"));
   peer_.script = {{Number(7)}};
-  EXPECT_EQ(*client_->Count(kTimeout), 7);
+  EXPECT_EQ(Execute({.op = Op::kGetNumKeys})->number, 7);
 }
 
 }  // namespace muster

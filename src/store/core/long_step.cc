@@ -2,9 +2,12 @@
 
 #include <algorithm>
 
-#include "base/limits.h"
-
 namespace muster {
+
+namespace {
+// Of a MULTI_GET, between two looks at what has been copied.
+constexpr size_t kKeysPerLook = 16;
+}  // namespace
 
 bool LongStep::Add(std::string_view key, std::string_view value) {
   const bool is_large = value.size() > kSmallValueBytes;
@@ -21,14 +24,14 @@ bool LongStep::Add(std::string_view key, std::string_view value) {
   return true;
 }
 
-std::span<const HashedKey> LongStep::NextPiece() {
+std::span<const HashedKey> LongStep::NextPiece(size_t keys_max) {
   // The machine has what it needs of the last ones: their memory serves for the next.
   for (size_t i = done_ - piece_.size(); i < done_; ++i) {
     charge_.Set(charge_.bytes() - HeapBytes(keys_[i].text));
     std::string().swap(keys_[i].text);
   }
   piece_.clear();
-  const size_t end = std::min(done_ + kKeysPerPiece, keys_.size());
+  const size_t end = std::min(done_ + keys_max, keys_.size());
   for (; done_ < end; ++done_) piece_.push_back({keys_[done_].text, keys_[done_].hash});
   return piece_;
 }
@@ -89,7 +92,14 @@ bool LongStep::AdvanceSet(StoreMachine& machine, Instant now, Released& released
 bool LongStep::AdvanceGet(StoreMachine& machine, const Take& take) {
   begun_ = true;
   bool taken = true;
-  machine.ForEachValue(NextPiece(), [&](const ValueView& value) { taken = taken && take(value); });
+  size_t bytes = 0;
+  const size_t end = std::min(done_ + kKeysPerPiece, keys_.size());
+  while (taken && done_ < end && bytes < StoreMachine::kBytesPerPiece) {
+    machine.ForEachValue(NextPiece(std::min(kKeysPerLook, end - done_)), [&](const auto& value) {
+      taken = taken && take(value);
+      bytes += value.tail.size();
+    });
+  }
   if (!taken) return Finish(Reply::Refused(Reply::Why::kTooMuch));
   return done_ == keys_.size() && Finish(Reply::Of(Reply::Kind::kValues));
 }

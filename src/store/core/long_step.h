@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/limits.h"
 #include "base/memory_account.h"
 #include "store/core/client_id.h"
 #include "store/core/machine.h"
@@ -54,7 +55,7 @@ class LongStep {
   };
 
   /// The next keys, as the machine wants them.
-  std::span<const HashedKey> NextPiece();
+  std::span<const HashedKey> NextPiece(size_t keys_max = kKeysPerPiece);
   bool Finish(const Reply& reply);
   bool AdvanceWait(StoreMachine& machine, Instant now);
   bool AdvanceSet(StoreMachine& machine, Instant now, Released& released);

@@ -65,6 +65,24 @@ class LongStepTest : public ::testing::Test {
   Released released_;
 };
 
+TEST_F(LongStepTest, AMultiGetOfLargeEndsTakesMoreSteps) {
+  constexpr size_t kKeys = 300;
+  const std::string end(60'000, 'x');
+  for (size_t i = 0; i < kKeys; ++i) {
+    Set(Concat(i), std::string(kSmallValueBytes + 1, 'x'));
+    Ask(kB, {.op = Op::kAppend, .key = Concat(i), .value = end});
+  }
+  Begin(Op::kMultiGet, kKeys);
+  bool done = false;
+  while (!done) {
+    const size_t before = taken_.size();
+    done = Advance();
+    ASSERT_LT((taken_.size() - before) * end.size(), StoreMachine::kBytesPerPiece + (1 << 20));
+  }
+  EXPECT_EQ(taken_.size(), kKeys);
+  EXPECT_EQ(taken_.back().size(), kSmallValueBytes + 1 + end.size());
+}
+
 TEST_F(LongStepTest, AMultiSetIsSeenByAllAtOnce) {
   Set("5", "old");
   Begin(Op::kMultiSet);

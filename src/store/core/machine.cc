@@ -41,13 +41,12 @@ StoreMachine::StoreMachine(const StoreMachineOptions& options)
     : options_(options),
       hasher_(options.hash_secret),
       account_(options.account == nullptr ? own_account_ : *options.account),
+      charge_(account_),
       scopes_(hasher_, options.stray_scope_kept, account_),
       entries_(account_),
       queues_(options.reservation_max, scopes_, account_),
       waiters_(account_),
       barriers_(account_) {}
-
-StoreMachine::~StoreMachine() { account_.Subtract(charged_); }
 
 Reply StoreMachine::Step(ClientId client, const Request& request, Instant now, Released& released) {
   now_ = now;
@@ -164,29 +163,15 @@ Reply StoreMachine::Check(const Request& request) const {
 
 Reply StoreMachine::Wait(ClientId client, const Request& request, Instant now) {
   if (IsParked(client)) return Reply::Refused(Reply::Why::kAlreadyParked);
-  std::vector<HashedKey> missing;
-  std::optional<HashedKey> queue;  // the first key that only a queue satisfies
-  for (size_t i = 0; i < request.keys.size(); ++i) {
-    const HashedKey key = KeyAt(request, i);
-    if (Find(key) != nullptr) continue;
-    if (!queues_.HasFree(key)) {
-      missing.push_back(key);
-    } else if (!queue) {
-      queue = key;
-    }
-  }
-  if (missing.empty()) {
-    if (queue) queues_.Reserve(client, *queue, now);
+  Missing missing;
+  for (size_t i = 0; i < request.keys.size(); ++i) Look(KeyAt(request, i), missing);
+  if (missing.keys.empty()) {
+    if (missing.queue) queues_.Reserve(client, *missing.queue, now);
     return Reply::Of(Reply::Kind::kStopWaiting);
   }
-  if (waiters_.waited_keys() + missing.size() > options_.waited_keys_max) {
-    return Reply::Refused(Reply::Why::kTooMuch);
-  }
-  size_t bytes = 0;
-  for (const HashedKey& key : missing) bytes += Waiters::BytesFor(key);
-  if (!account_.HasRoomFor(bytes)) return Reply::Refused(Reply::Why::kNoRoom);
-  waiters_.Park(client, missing);
-  return Reply::None();
+  const Reply allowed = MayWaitFor(missing);
+  if (allowed.kind != Reply::Kind::kRefused) waiters_.Park(client, missing.keys);
+  return allowed;
 }
 
 Reply StoreMachine::Cancel(ClientId client) {
@@ -215,7 +200,7 @@ Reply StoreMachine::Append(const Request& request, Released& released) {
     entry->value.Append(suffix.piece != nullptr ? *suffix.piece : MakePiece(suffix.bytes, account_),
                         account_);
   }
-  Charge(before, entry->value.heap_bytes());
+  charge_.Change(before, entry->value.heap_bytes());
   return Reply::None();
 }
 
@@ -337,7 +322,7 @@ bool StoreMachine::DropScope(std::string_view scope, size_t keys_max) {
     EraseMember(*member);
   }
   if (scopes_.AnyOf(scope) != nullptr) return true;
-  scopes_.Forget(scope);
+  scopes_.Close(scope);
   return false;
 }
 

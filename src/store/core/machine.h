@@ -70,7 +70,6 @@ class StoreMachine {
   };
 
   explicit StoreMachine(const StoreMachineOptions& options = {});
-  ~StoreMachine();
 
   /// Executes one request for `client`. Clients whose wait it ended are appended to `released`
   /// (`client` itself, too, if it was parked and made its own key). Views in the reply are valid
@@ -95,6 +94,8 @@ class StoreMachine {
   /// Deletes at most so many keys and queues of the scope; true: more are left. When none are, the
   /// scope is forgotten. Clients that wait for a deleted key go on waiting.
   bool DropScope(std::string_view scope, size_t keys_max);
+  /// Leaves what the scope still has to Expire(), from the next call on.
+  void ExpireScope(std::string_view scope) { scopes_.Close(scope); }
 
   /// Whether the client waits in WAIT or BARRIER.
   bool IsParked(ClientId client) const;
@@ -130,6 +131,11 @@ class StoreMachine {
       take(entry == nullptr ? ValueView() : entry->value.view());
     }
   }
+  /// What a MULTI_GET of these keys copies: small values, and the ends of large ones. One step
+  /// should copy about kBytesPerPiece at most.
+  size_t BytesCopiedFor(const Request& multi_get) const;
+  static constexpr size_t kBytesPerPiece = 4 * 1024 * 1024;
+  static constexpr size_t kFewKeys = 64;  // whose values are never more than that
   /// As LIST_KEYS, from one of kShards: of 10 million keys, each has 10,000.
   static constexpr size_t kShards = KeyTable<Entry>::kShards;
   template <typename Take>
@@ -193,6 +199,15 @@ class StoreMachine {
   Reply ListKeys();
   Reply Barrier(ClientId client, const Request& request, Released& released);
 
+  /// What a wait lacks.
+  struct Missing {
+    std::vector<HashedKey> keys{};
+    std::optional<HashedKey> queue{};  // the first key that only a queue satisfies
+  };
+  void Look(const HashedKey& key, Missing& missing) const;
+  /// kRefused where limits forbid it.
+  Reply MayWaitFor(const Missing& missing) const;
+
   /// Null if it is not there.
   Entry* Find(const HashedKey& key) const {
     Entry* entry = entries_.Find(key);
@@ -216,7 +231,7 @@ class StoreMachine {
   void Unpin(Entry& entry);
   void EraseMember(Scopes::Member& member);
   void Discard(Value value);
-  void Charge(size_t before, size_t after);
+  static size_t CostOf(const Entry& entry);
   HashedKey KeyOf(const Request& request) const {
     return {request.key, request.hash != 0 ? request.hash : hasher_.Hash(request.key)};
   }
@@ -236,7 +251,7 @@ class StoreMachine {
   const KeyHasher hasher_;
   MemoryAccount own_account_;
   MemoryAccount& account_;
-  size_t charged_ = 0;  // for entries
+  Charge charge_;  // for entries
   Garbage garbage_;
   Instant now_{};  // of the step under way
   Scopes scopes_;  // outlives its members
@@ -251,7 +266,7 @@ class StoreMachine {
     BarrierLine(const HashedKey& name, MemoryAccount& account)
         : KeyNode(name), charge(account, AllocatedBytes(sizeof(BarrierLine)) + HeapBytes(key)) {}
     Arrivals arrivals;
-    const muster::Charge charge;
+    const Charge charge;
   };
   struct BarrierPlace {
     // In the list of its line, and in the table of clients.
@@ -261,7 +276,7 @@ class StoreMachine {
         : line(&of), arrival(at), charge(account, kBytes) {}
     BarrierLine* line;
     Arrivals::iterator arrival;
-    const muster::Charge charge;
+    const Charge charge;
   };
   static size_t BarrierBytes(const HashedKey& key) {
     return AllocatedBytes(sizeof(BarrierLine)) + AllocatedBytes(key.text.size() + 1) +

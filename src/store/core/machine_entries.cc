@@ -18,12 +18,6 @@ constexpr size_t kLookAhead = 8;
 
 // --- Entries
 
-void StoreMachine::Charge(size_t before, size_t after) {
-  if (before == after) return;
-  charged_ += after - before;
-  account_.Change(before, after);
-}
-
 void StoreMachine::Discard(Value value) {
   if (!value.is_large()) return;
   garbage_.bytes += value.size();
@@ -60,9 +54,13 @@ std::optional<Value> StoreMachine::MakeValue(const Given& given) {
   return ValueOf(given);
 }
 
+size_t StoreMachine::CostOf(const Entry& entry) {
+  return AllocatedBytes(sizeof(Entry)) + HeapBytes(entry.key) + entry.value.heap_bytes();
+}
+
 StoreMachine::Entry& StoreMachine::Link(std::unique_ptr<Entry> made) {
   Entry& entry = entries_.Insert(std::move(made));
-  Charge(0, AllocatedBytes(sizeof(Entry)) + HeapBytes(entry.key) + entry.value.heap_bytes());
+  charge_.Add(CostOf(entry));
   return entry;
 }
 
@@ -96,7 +94,7 @@ bool StoreMachine::Overwrite(Entry& entry, const Given& given) {
       return false;
     }
     entry.value.Assign(given.bytes);
-    Charge(before, entry.value.heap_bytes());
+    charge_.Change(before, entry.value.heap_bytes());
     return true;
   }
   std::optional<Value> value = MakeValue(given);
@@ -121,7 +119,7 @@ void StoreMachine::Put(const HashedKey& key, Value value, Released& released) {
 
 // The old value comes back in `value`.
 void StoreMachine::Replace(Entry& entry, Value& value) {
-  Charge(entry.value.heap_bytes(), value.heap_bytes());
+  charge_.Change(entry.value.heap_bytes(), value.heap_bytes());
   std::swap(entry.value, value);
 }
 
@@ -143,7 +141,7 @@ void StoreMachine::Erase(Entry& entry) {
 void StoreMachine::Unpin(Entry& entry) {
   if (--entry.pins > 0 || entry.is_there) return;
   scopes_.Leave(entry);
-  Charge(AllocatedBytes(sizeof(Entry)) + HeapBytes(entry.key) + entry.value.heap_bytes(), 0);
+  charge_.Subtract(CostOf(entry));
   entries_.Remove(entry);
 }
 
@@ -165,6 +163,15 @@ bool StoreMachine::AreThere(std::span<const HashedKey> keys) const {
   return true;
 }
 
+size_t StoreMachine::BytesCopiedFor(const Request& multi_get) const {
+  size_t bytes = 0;
+  for (size_t i = 0; i < multi_get.keys.size(); ++i) {
+    const Entry* entry = Find(KeyAt(multi_get, i));
+    if (entry != nullptr) bytes += entry->value.view().tail.size();
+  }
+  return bytes;
+}
+
 void StoreMachine::GiveUpReservation(ClientId client, Instant now, Released& released) {
   if (const auto freed = queues_.Unreserve(client)) OfferElements(freed->hashed(), now, released);
 }
@@ -177,23 +184,30 @@ Reply StoreMachine::BeginWait(ClientId client) {
 
 Reply StoreMachine::AddToWait(ClientId client, std::span<const HashedKey> keys,
                               std::optional<HashedKey>& queue) {
-  std::vector<HashedKey> missing;
-  size_t bytes = 0;
-  for (const HashedKey& key : keys) {
-    if (Find(key) != nullptr) continue;
-    if (!queues_.HasFree(key)) {
-      missing.push_back(key);
-      bytes += Waiters::BytesFor(key);
-    } else if (!queue) {
-      queue = key;
-    }
+  Missing missing{.queue = queue};
+  for (const HashedKey& key : keys) Look(key, missing);
+  queue = missing.queue;
+  const Reply allowed = MayWaitFor(missing);
+  if (allowed.kind != Reply::Kind::kRefused) waiters_.Add(client, missing.keys);
+  return allowed;
+}
+
+void StoreMachine::Look(const HashedKey& key, Missing& missing) const {
+  if (Find(key) != nullptr) return;
+  if (!queues_.HasFree(key)) {
+    missing.keys.push_back(key);
+  } else if (!missing.queue) {
+    missing.queue = key;
   }
-  if (waiters_.waited_keys() + missing.size() > options_.waited_keys_max) {
+}
+
+Reply StoreMachine::MayWaitFor(const Missing& missing) const {
+  if (waiters_.waited_keys() + missing.keys.size() > options_.waited_keys_max) {
     return Reply::Refused(Reply::Why::kTooMuch);
   }
-  if (!account_.HasRoomFor(bytes)) return Reply::Refused(Reply::Why::kNoRoom);
-  waiters_.Add(client, missing);
-  return Reply::None();
+  size_t bytes = 0;
+  for (const HashedKey& key : missing.keys) bytes += Waiters::BytesFor(key);
+  return account_.HasRoomFor(bytes) ? Reply::None() : Reply::Refused(Reply::Why::kNoRoom);
 }
 
 Reply StoreMachine::EndWait(ClientId client, const std::optional<HashedKey>& queue, Instant now) {

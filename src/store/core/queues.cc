@@ -26,27 +26,15 @@ Queues::Reservation::Reservation(ClientId by, const HashedKey& key, uint64_t num
       charge(account, AllocatedBytes(sizeof(Reservation) + 2 * sizeof(void*)) +
                           HeapBytes(name.key) + AllocatedBytes(4 * sizeof(void*))) {}
 
-void Queues::Charge(Queue& queue, size_t bytes) {
-  queue.bytes += bytes;
-  charged_ += bytes;
-  account_.Add(bytes);
-}
-
-void Queues::Refund(Queue& queue, size_t bytes) {
-  queue.bytes -= bytes;
-  charged_ -= bytes;
-  account_.Subtract(bytes);
-}
-
 void Queues::Push(const HashedKey& key, Value element, Instant now) {
   Queue* queue = queues_.Find(key);
   if (queue == nullptr) {
-    queue = &queues_.Insert(std::make_unique<Queue>(key, ++made_));
+    queue = &queues_.Insert(std::make_unique<Queue>(key, ++made_, account_));
     scopes_.Join(*queue, queue->key, now);
-    Charge(*queue, CostOf(*queue));
+    queue->charge.Set(CostOf(*queue));
   }
   queue->elements.push_back(std::move(element));
-  Charge(*queue, CostOf(queue->elements.back()));
+  queue->charge.Add(CostOf(queue->elements.back()));
 }
 
 size_t Queues::Length(const HashedKey& key) const {
@@ -99,7 +87,7 @@ std::optional<Value> Queues::Pop(ClientId client, const HashedKey& key) {
   }
   if (!HasFree(key)) return std::nullopt;
   Queue& queue = *queues_.Find(key);
-  Refund(queue, CostOf(queue.elements.front()));
+  queue.charge.Subtract(CostOf(queue.elements.front()));
   Value element = std::move(queue.elements.front());
   queue.elements.pop_front();
   if (queue.elements.empty()) Delete(queue);  // an empty queue does not exist
@@ -109,7 +97,6 @@ std::optional<Value> Queues::Pop(ClientId client, const HashedKey& key) {
 Queues::Elements Queues::Delete(Scopes::Member& member) {
   Queue& queue = static_cast<Queue&>(member);
   scopes_.Leave(queue);
-  Refund(queue, queue.bytes);
   return std::move(queues_.Remove(queue)->elements);
 }
 

@@ -28,7 +28,6 @@ class Queues {
   /// Scopes and account outlive the queues.
   Queues(Duration reservation_max, Scopes& scopes, MemoryAccount& account)
       : reservation_max_(reservation_max), scopes_(scopes), account_(account), queues_(account) {}
-  ~Queues() { account_.Subtract(charged_); }
   Queues(const Queues&) = delete;
   Queues& operator=(const Queues&) = delete;
 
@@ -75,11 +74,11 @@ class Queues {
 
  private:
   struct Queue : KeyNode<Queue>, Scopes::Member {
-    Queue(const HashedKey& name, uint64_t number)
-        : KeyNode(name), Member(Kind::kQueue), serial(number) {}
+    Queue(const HashedKey& name, uint64_t number, MemoryAccount& account)
+        : KeyNode(name), Member(Kind::kQueue), charge(account), serial(number) {}
 
     Elements elements;
-    size_t bytes = 0;  // that it is charged
+    Charge charge;
     size_t reserved = 0;
     const uint64_t serial;  // a queue that is deleted and made again is another one
   };
@@ -91,19 +90,16 @@ class Queues {
     Name name;
     uint64_t serial;
     Instant until;
-    const muster::Charge charge;  // with its places in the list and in the table of clients
+    const Charge charge;  // with its places in the list and in the table of clients
   };
   using Reservations = std::list<Reservation>;
 
   static size_t CostOf(const Queue& queue);
   static size_t CostOf(const Value& element) { return sizeof(Value) + element.heap_bytes(); }
-  void Charge(Queue& queue, size_t bytes);
-  void Refund(Queue& queue, size_t bytes);
 
   const Duration reservation_max_;
   Scopes& scopes_;
   MemoryAccount& account_;
-  size_t charged_ = 0;
   uint64_t made_ = 0;
   KeyTable<Queue> queues_;
   Reservations oldest_first_;

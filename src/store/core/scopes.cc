@@ -73,8 +73,14 @@ Scopes::Member* Scopes::AnyOf(std::string_view name) const {
   return scope == nullptr ? nullptr : scope->first;
 }
 
-void Scopes::Forget(std::string_view name) {
-  if (Scope* scope = scopes_.Find(hasher_(name))) Erase(*scope);
+void Scopes::Close(std::string_view name) {
+  Scope* scope = scopes_.Find(hasher_(name));
+  if (scope == nullptr) return;
+  if (scope->first == nullptr) return Erase(*scope);
+  if (!scope->open) strays_.erase(scope->stray);
+  scope->open = false;
+  scope->ends = Instant{};
+  scope->stray = strays_.insert(strays_.begin(), scope);
 }
 
 Scopes::Member* Scopes::Overdue(Instant now) const {

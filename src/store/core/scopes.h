@@ -60,8 +60,9 @@ class Scopes {
 
   /// Some member of the scope; null if there is none.
   Member* AnyOf(std::string_view name) const;
-  /// Forgets an open scope, which must have no members. Unknown: nothing to do.
-  void Forget(std::string_view name);
+  /// The scope is not open any more: its members are overdue at once. Without members, or unknown:
+  /// nothing is left of it.
+  void Close(std::string_view name);
 
   /// Some member of a scope that was not opened in time; null if there is none.
   Member* Overdue(Instant now) const;

@@ -29,25 +29,15 @@ size_t Waiters::CostOf(const Waiter& waiter) {
          waiter.stands.size() * AllocatedBytes(sizeof(Place) + 2 * sizeof(void*));
 }
 
-void Waiters::Pay(size_t bytes) {
-  charged_ += bytes;
-  account_.Add(bytes);
-}
-
-void Waiters::Refund(size_t bytes) {
-  charged_ -= bytes;
-  account_.Subtract(bytes);
-}
-
 Waiters::Line& Waiters::LineOf(const HashedKey& key) {
   if (Line* line = lines_.Find(key)) return *line;
   Line& line = lines_.Insert(std::make_unique<Line>(key));
-  Pay(CostOf(line));
+  charge_.Add(CostOf(line));
   return line;
 }
 
 void Waiters::Erase(Line& line) {
-  Refund(CostOf(line));
+  charge_.Subtract(CostOf(line));
   lines_.Remove(line);
 }
 
@@ -61,7 +51,7 @@ void Waiters::Park(ClientId client, std::span<const HashedKey> missing) {
 void Waiters::Begin(ClientId client) {
   MUSTER_ASSERT(!Contains(client));
   auto waiter = std::make_unique<Waiter>(client);
-  Pay(CostOf(*waiter));
+  charge_.Add(CostOf(*waiter));
   waiters_.emplace(client, std::move(waiter));
 }
 
@@ -77,8 +67,8 @@ void Waiters::Add(ClientId client, std::span<const HashedKey> missing) {
     ++waiter.missing;
     ++waited_keys_;
   }
-  Refund(before);
-  Pay(CostOf(waiter));
+  charge_.Subtract(before);
+  charge_.Add(CostOf(waiter));
 }
 
 bool Waiters::End(ClientId client) {
@@ -86,7 +76,7 @@ bool Waiters::End(ClientId client) {
   Waiter& waiter = *found->second;
   waiter.held = false;
   if (waiter.missing > 0) return false;
-  Refund(CostOf(waiter));
+  charge_.Subtract(CostOf(waiter));
   waiters_.erase(found);
   return true;
 }
@@ -102,7 +92,7 @@ bool Waiters::Satisfy(const Place& place) {
 void Waiters::Finish(Waiter& waiter, Released& released) {
   const ClientId client = waiter.client;  // the erase below destroys the waiter
   released.push_back(client);
-  Refund(CostOf(waiter));
+  charge_.Subtract(CostOf(waiter));
   waiters_.erase(client);
 }
 
@@ -110,7 +100,7 @@ void Waiters::Created(const HashedKey& key, Released& released) {
   if (lines_.empty()) return;  // the common case of a store under load
   Line* found = lines_.Find(key);
   if (found == nullptr) return;
-  Refund(CostOf(*found));
+  charge_.Subtract(CostOf(*found));
   const std::unique_ptr<Line> line = lines_.Remove(*found);
   for (const Place& place : line->places) {
     if (Satisfy(place)) Finish(*place.waiter, released);
@@ -156,7 +146,7 @@ bool Waiters::Tidy(size_t places_max) {
       if (places_max-- == 0) return true;
       Vacate(waiter.stands[waiter.tidied]);
     }
-    Refund(CostOf(waiter));
+    charge_.Subtract(CostOf(waiter));
     gone_.pop_front();
   }
   return false;

@@ -18,8 +18,7 @@ namespace muster {
 
 class Waiters {
  public:
-  explicit Waiters(MemoryAccount& account) : account_(account), lines_(account) {}
-  ~Waiters() { account_.Subtract(charged_); }
+  explicit Waiters(MemoryAccount& account) : charge_(account), lines_(account) {}
   Waiters(const Waiters&) = delete;
   Waiters& operator=(const Waiters&) = delete;
 
@@ -87,8 +86,6 @@ class Waiters {
 
   static size_t CostOf(const Line& line);
   static size_t CostOf(const Waiter& waiter);
-  void Pay(size_t bytes);
-  void Refund(size_t bytes);
 
   Line& LineOf(const HashedKey& key);
   void Erase(Line& line);
@@ -97,8 +94,7 @@ class Waiters {
   bool Satisfy(const Place& place);
   void Finish(Waiter& waiter, Released& released);
 
-  MemoryAccount& account_;
-  size_t charged_ = 0;
+  Charge charge_;
   KeyTable<Line> lines_;
   std::unordered_map<ClientId, std::unique_ptr<Waiter>> waiters_;
   std::deque<std::unique_ptr<Waiter>> gone_;

@@ -17,6 +17,21 @@ Error TooLarge(Op op, std::string_view what, uint64_t came, uint64_t allowed) {
   return Error{Code::kProtocol, Concat(Name(op), ": ", what, " of ", came, ", limit ", allowed)};
 }
 
+Status CheckBlob(Op op, bool is_key, uint64_t bytes, const RequestLimits& limits) {
+  const uint64_t allowed = is_key ? limits.key_bytes_max : limits.value_bytes_max;
+  if (bytes <= allowed) return Ok();
+  return TooLarge(op, is_key ? "key bytes" : "value bytes", bytes, allowed);
+}
+
+// Where a field ends whose body begins at `before`. Compared before they are added: limits that an
+// operator has lifted must not let the sum wrap.
+Result<uint64_t> EndOf(Op op, uint64_t before, uint64_t body, const RequestLimits& limits) {
+  const uint64_t most = limits.request_bytes_max;
+  if (body <= most && before <= most - body) return before + body;
+  return TooLarge(op, "request bytes", body > UINT64_MAX - before ? UINT64_MAX : before + body,
+                  most);
+}
+
 // The size of a complete request that names one key, within the limits; 0 if Scan() has to decide.
 size_t SizeOfWhole(std::string_view bytes, std::string_view layout, const RequestLimits& limits) {
   size_t at = 1;
@@ -53,7 +68,6 @@ Result<size_t> RequestScanner::Scan(std::string_view bytes, const RequestLimits&
     const size_t size = SizeOfWhole(bytes, layout, limits);
     if (size > 0) return size;
   }
-  const uint64_t most = limits.request_bytes_max;
   if (offset_ == 0) offset_ = 1;
   while (letter_ < layout.size()) {
     const char field = layout[letter_];
@@ -68,17 +82,9 @@ Result<size_t> RequestScanner::Scan(std::string_view bytes, const RequestLimits&
       repeat_from_ = letter_ + 1;
     } else if (field != '4' && field != '8') {
       body = LoadInt<uint64_t>(bytes.data() + offset_);
-      const bool is_key = field == 'k';
-      const uint64_t allowed = is_key ? limits.key_bytes_max : limits.value_bytes_max;
-      if (body > allowed) return TooLarge(op, is_key ? "key bytes" : "value bytes", body, allowed);
+      MUSTER_CHECK_OK(CheckBlob(op, field == 'k', body, limits));
     }
-    // Compared before they are added: limits that an operator has lifted must not let the sum wrap.
-    const uint64_t before = offset_ + header;
-    if (body > most || before > most - body) {
-      const uint64_t total = body > UINT64_MAX - before ? UINT64_MAX : before + body;
-      return TooLarge(op, "request bytes", total, most);
-    }
-    offset_ = before + body;
+    MUSTER_TRY(offset_, EndOf(op, offset_ + header, body, limits));
     letter_ = count == 0 ? layout.size() : letter_ + 1;
     if (letter_ == layout.size() && repeats_left_ > 1) {
       --repeats_left_;
@@ -102,16 +108,17 @@ void RequestDecoder::Decode(std::string_view bytes, Request& request) {
     const auto count = LoadInt<uint64_t>(bytes.data() + at);
     at += 8;
     const bool with_values = layout.ends_with('v');
-    const std::span<std::string_view> keys = NewList(count);
-    const std::span<std::string_view> values =
-        with_values ? NewList(count) : std::span<std::string_view>();
+    const std::span<std::string_view> keys = lists_.Take(count);
+    const std::span<std::string_view> values = lists_.Take(with_values ? count : 0);
+    const std::span<uint64_t> hashes = hashes_.Take(hasher_ ? count : 0);
     for (uint64_t i = 0; i < count; ++i) {
       keys[i] = blob();
       if (with_values) values[i] = blob();
+      if (hasher_) hashes[i] = hasher_->Hash(keys[i]);
     }
     request.keys = keys;
     request.values = values;
-    if (hasher_) request.hashes = HashesOf(keys);
+    request.hashes = hashes;
     return;
   }
   for (const char field : layout) {
@@ -135,48 +142,13 @@ void RequestDecoder::Decode(std::string_view bytes, Request& request) {
   }
 }
 
-std::span<std::string_view> RequestDecoder::NewList(size_t count) {
-  if (count > short_lists_.size() - short_lists_used_) return long_lists_.emplace_back(count);
-  const std::span<std::string_view> list =
-      std::span(short_lists_).subspan(short_lists_used_, count);
-  short_lists_used_ += count;
-  return list;
-}
-
-std::span<const uint64_t> RequestDecoder::HashesOf(std::span<const std::string_view> keys) {
-  std::span<uint64_t> hashes;
-  if (keys.size() > short_hashes_.size() - short_hashes_used_) {
-    hashes = long_hashes_.emplace_back(keys.size());
-  } else {
-    hashes = std::span(short_hashes_).subspan(short_hashes_used_, keys.size());
-    short_hashes_used_ += keys.size();
-  }
-  for (size_t i = 0; i < keys.size(); ++i) hashes[i] = hasher_->Hash(keys[i]);
-  return hashes;
-}
-
-void RequestDecoder::Clear() {
-  short_lists_used_ = 0;
-  long_lists_.clear();
-  short_hashes_used_ = 0;
-  long_hashes_.clear();
-}
-
 Result<size_t> ListReader::EndOfBlob(std::string_view bytes, size_t at, bool is_key) const {
   constexpr size_t kHeader = 8;
   if (at > bytes.size() || bytes.size() - at < kHeader) return size_t{0};
-  const auto number = LoadInt<uint64_t>(bytes.data() + at);
-  const uint64_t allowed = is_key ? limits_.key_bytes_max : limits_.value_bytes_max;
-  if (number > allowed) {
-    return TooLarge(op_, is_key ? "key bytes" : "value bytes", number, allowed);
-  }
-  const uint64_t most = limits_.request_bytes_max;
-  const uint64_t before = total_ + at + kHeader;
-  if (number > most || before > most - number) {
-    const uint64_t total = number > UINT64_MAX - before ? UINT64_MAX : before + number;
-    return TooLarge(op_, "request bytes", total, most);
-  }
-  return at + kHeader + number;
+  const auto size = LoadInt<uint64_t>(bytes.data() + at);
+  MUSTER_CHECK_OK(CheckBlob(op_, is_key, size, limits_));
+  MUSTER_TRY(const uint64_t end, EndOf(op_, total_ + at + kHeader, size, limits_));
+  return end - total_;
 }
 
 Result<size_t> ListReader::Read(std::string_view bytes, size_t keys_max,
@@ -187,11 +159,8 @@ Result<size_t> ListReader::Read(std::string_view bytes, size_t keys_max,
     op_ = static_cast<Op>(bytes[0]);
     left_ = *CountIn(bytes);
     if (left_ > limits_.keys_max) return TooLarge(op_, "key count", left_, limits_.keys_max);
-    if (9 > limits_.request_bytes_max) {
-      return TooLarge(op_, "request bytes", 9, limits_.request_bytes_max);
-    }
+    MUSTER_TRY(done, EndOf(op_, 9, 0, limits_));
     begun_ = true;
-    done = 9;
   }
   for (size_t count = 0; left_ > 0 && count < keys_max; ++count, --left_) {
     MUSTER_TRY(const size_t key_end, EndOfBlob(bytes, done, true));

@@ -29,7 +29,7 @@ struct RequestLimits {
 };
 
 /// Finds the end of one request. Resumable: feed it the same bytes with more behind them, and it
-/// goes on where it stopped, so that a request of a million pieces costs no more than one that
+/// continues where it stopped, so that a request of a million pieces costs no more than one that
 /// comes whole.
 class RequestScanner {
  public:
@@ -54,9 +54,9 @@ class RequestScanner {
 /// and Request::values of the requests decoded since Clear().
 class RequestDecoder {
  public:
-  RequestDecoder() : short_lists_(kShortListsMax), short_hashes_(kShortListsMax) {}
+  RequestDecoder() = default;
   /// Gives the requests their hashes, too.
-  explicit RequestDecoder(const KeyHasher& hasher) : RequestDecoder() { hasher_ = hasher; }
+  explicit RequestDecoder(const KeyHasher& hasher) : hasher_(hasher) {}
 
   /// Into `request`, which is new.
   void Decode(std::string_view bytes, Request& request);
@@ -65,25 +65,37 @@ class RequestDecoder {
     Decode(bytes, request);
     return request;
   }
-  void Clear();
+  void Clear() {
+    lists_.Clear();
+    hashes_.Clear();
+  }
 
  private:
-  using List = std::vector<std::string_view>;
-  static constexpr size_t kShortListsMax = 512;
+  /// Room for lists, which stays where it is until Clear(). Nearly all name one key; those share
+  /// one vector that never grows, so that a CHECK costs no allocation. The others get a vector
+  /// each.
+  template <typename T>
+  class Pool {
+   public:
+    std::span<T> Take(size_t count) {
+      if (count > short_.size() - used_) return long_.emplace_back(count);
+      used_ += count;
+      return std::span(short_).subspan(used_ - count, count);
+    }
+    void Clear() {
+      used_ = 0;
+      long_.clear();
+    }
 
-  /// Room for `count` views that stays where it is until Clear().
-  std::span<std::string_view> NewList(size_t count);
-  std::span<const uint64_t> HashesOf(std::span<const std::string_view> keys);
+   private:
+    std::vector<T> short_ = std::vector<T>(512);
+    size_t used_ = 0;
+    std::vector<std::vector<T>> long_;
+  };
 
-  // Nearly all lists name one key; those share one vector that never grows, so that a CHECK costs
-  // no allocation. The others get a vector each.
-  List short_lists_;
-  size_t short_lists_used_ = 0;
-  std::vector<List> long_lists_;
+  Pool<std::string_view> lists_;
+  Pool<uint64_t> hashes_;
   std::optional<KeyHasher> hasher_;
-  std::vector<uint64_t> short_hashes_;
-  size_t short_hashes_used_ = 0;
-  std::vector<std::vector<uint64_t>> long_hashes_;
 };
 
 /// Takes a request with a list of keys (CHECK, WAIT, MULTI_GET, MULTI_SET) apart while it arrives:
@@ -103,7 +115,7 @@ class ListReader {
     return LoadInt<uint64_t>(bytes.data() + 1);
   }
 
-  /// `bytes` go on where the last call stopped, which is never within a key or a value. Reads at
+  /// `bytes` continue where the last call stopped, which is never within a key or a value. Reads at
   /// most `keys_max` keys into `keys` and `values` (empty, but for MULTI_SET), as views of `bytes`.
   /// Returns how many bytes are done with, or kProtocol.
   Result<size_t> Read(std::string_view bytes, size_t keys_max,

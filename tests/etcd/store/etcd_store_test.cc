@@ -10,9 +10,10 @@
 #include <vector>
 
 #include "etcd/calls.h"
+#include "etcd/etcd_store.h"
 #include "etcd/grpc/grpc_etcd.h"
 #include "etcd/store/shared_etcd.h"
-#include "muster/etcd_store.h"
+#include "etcd/test_client.h"
 #include "os/ports/system.h"
 #include "support/background.h"
 #include "support/errors.h"
@@ -96,7 +97,7 @@ TEST(EtcdStoreTest, StoresWithOtherPrefixesDoNotMeet) {
   EXPECT_EQ(inner.Get("k"), "inner");
 }
 
-TEST(EtcdStoreTest, NobodyListeningIsSaidWithTheEndpoint) {
+TEST(EtcdStoreTest, NoListenerIsReportedWithTheEndpoint) {
   EtcdOptions options;
   options.endpoints = {{"127.0.0.1", QuietPort()}};
   options.timeout = milliseconds(300);
@@ -119,7 +120,7 @@ TEST(EtcdStoreTest, AValueThatEtcdDoesNotTakeIsRefusedByName) {
   EXPECT_EQ(store.Get("still"), "usable");
 }
 
-TEST(EtcdStoreTest, ManyThreadsUseOneObjectAndNobodyHoldsAnotherUp) {
+TEST(EtcdStoreTest, ManyThreadsUseOneObjectAndDoNotDelayEachOther) {
   MUSTER_REQUIRE(EtcdNeed());
   EtcdStore store(At(SharedEtcd()));
   Background<std::string> blocked([&] { return store.Get("late"); });
@@ -133,7 +134,7 @@ TEST(EtcdStoreTest, ManyThreadsUseOneObjectAndNobodyHoldsAnotherUp) {
   EXPECT_EQ(blocked.Result(), "now");
 }
 
-TEST(EtcdStoreTest, WhoWaitsAsksOnce) {
+TEST(EtcdStoreTest, AWaitSendsOneRequest) {
   MUSTER_REQUIRE(EtcdNeed());
   std::atomic<int> commits = 0;
   const EtcdConnector connector =
@@ -168,11 +169,12 @@ TEST(EtcdStoreTest, AQueueWhoseTailIsGoneKeepsItsOrder) {
 
 TEST(EtcdStoreTest, KeysOfALeaseGoWithIt) {
   MUSTER_REQUIRE(EtcdNeed());
-  const EtcdAccess access = SharedEtcd().access();
+  const EtcdOptions access = SharedEtcd().access();
   const auto calls =
       EtcdCalls::Open([access](Loop& loop) { return ConnectEtcd(access, loop); }, ThisProcess())
           .value();
-  const int64_t lease = calls->Grant(600s, Instant::Never()).value().id;
+  TestClient client(access);
+  const int64_t lease = client.Grant(600s)->id;
   EtcdStore store(calls, FreshPrefix(), kPatience, lease);
   store.Set("a", "1");
   store.Add("b", 1);
@@ -183,7 +185,7 @@ TEST(EtcdStoreTest, KeysOfALeaseGoWithIt) {
   const auto clone = store.Clone();
   clone->Set("g", "1");
   EXPECT_EQ(store.GetNumKeys(), 6);
-  ASSERT_TRUE(calls->Revoke(lease, Instant::Never()));
+  ASSERT_TRUE(client.Revoke(lease));
   EXPECT_EQ(store.GetNumKeys(), 0);
   EXPECT_EQ(store.QueueLen("f"), 0);
   EXPECT_THROW(store.Set("late", "1"), StoreError) << "the lease has ended";
@@ -218,7 +220,7 @@ TEST(EtcdStoreTest, AnEtcdThatIsBackInTimeCostsTheCallersNothing) {
   EXPECT_EQ(reader.Result(), "v");
 }
 
-TEST(EtcdStoreTest, AnEtcdThatIsAwayIsANetworkErrorAndTheStoreGoesOnLater) {
+TEST(EtcdStoreTest, AnEtcdThatIsAwayIsANetworkErrorAndTheStoreWorksAgainLater) {
   MUSTER_REQUIRE(EtcdNeed());
   EtcdCluster etcd;
   EtcdStore store(At(etcd));
@@ -232,7 +234,7 @@ TEST(EtcdStoreTest, AnEtcdThatIsAwayIsANetworkErrorAndTheStoreGoesOnLater) {
   EXPECT_EQ(store.Get("k"), "v");
 }
 
-TEST(EtcdStoreTest, CompactionDoesNotDisturbWhoWaits) {
+TEST(EtcdStoreTest, CompactionDoesNotDisturbAWait) {
   MUSTER_REQUIRE(EtcdNeed());
   EtcdCluster etcd;
   EtcdStore store(At(etcd));
@@ -244,7 +246,7 @@ TEST(EtcdStoreTest, CompactionDoesNotDisturbWhoWaits) {
   const std::string fields = etcd.Control({"get", "x", "--write-out=fields"});
   const std::string revision = fields.substr(fields.find("\"Revision\" : ") + 13, 10);
   etcd.Control({"compact", std::to_string(std::stoll(revision))});
-  etcd.Kill(0);  // the changes that were not received before are gone
+  etcd.Kill(0);  // changes that were not received before are gone
   etcd.Start(0);
   EtcdStore(At(etcd, store.prefix())).Set("b", "1");
   waiter.Result();

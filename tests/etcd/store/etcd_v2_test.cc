@@ -59,8 +59,8 @@ TEST(EtcdV2Test, AnEmptyRunIdIsRejected) {
 }
 
 TEST(EtcdV2Test, Rdzv157AnUnreachableEtcdIsAConnectionError) {
-  const uint16_t nobody = QuietPort();
-  const std::string endpoint = "127.0.0.1:" + std::to_string(nobody);
+  const uint16_t no_server = QuietPort();
+  const std::string endpoint = "127.0.0.1:" + std::to_string(no_server);
   for (const char* protocol : {"http", "HTTPS"}) {
     EXPECT_THAT(ErrorOf<RendezvousConnectionError>([&] {
                   HandlerOf({"etcd-v2",

@@ -26,9 +26,7 @@ StoreKind EtcdKind() {
           .make = []() -> OpenStore {
             EtcdOptions options = EtcdOptions::Parse(SharedEtcd().endpoint(0).ToString());
             options.prefix = FreshPrefix();
-            return [options]() -> std::shared_ptr<Store> {
-              return std::make_shared<EtcdStore>(options);
-            };
+            return [options] { return OpenEtcdStore(options); };
           },
           .need = EtcdNeed()};
 }

@@ -1,0 +1,84 @@
+"""The handlers that come with muster."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Optional, Union
+
+from muster import _native
+from muster._native import MembershipEvent, WaitReport
+from muster.rendezvous.api import RendezvousHandler, RendezvousInfo, RendezvousStoreInfo
+
+
+class NativeRendezvousHandler(RendezvousHandler):
+    """A handler of muster's own; made by :func:`get_rendezvous_handler`.
+
+    It belongs to its process: a fork has to make its own, and gets a RuntimeError otherwise.
+    Several threads may use it. With ``muster`` and ``etcd`` everything works while another thread
+    is in :meth:`next_rendezvous` or :meth:`await_event`; with other backends
+    :meth:`describe_wait` does, and all the rest takes turns.
+    """
+
+    def __init__(self, native: _native.NativeRendezvousHandler) -> None:
+        if not isinstance(native, _native.NativeRendezvousHandler):
+            raise TypeError(f"{type(self).__name__} is made by get_rendezvous_handler()")
+        self._native = native
+
+    def get_backend(self) -> str:
+        return self._native.get_backend()
+
+    @property
+    def use_agent_store(self) -> bool:
+        return self._native.use_agent_store()
+
+    def next_rendezvous(self) -> RendezvousInfo:
+        store, rank, world_size, round, addr, port = self._native.next_rendezvous()
+        return RendezvousInfo(store, rank, world_size, RendezvousStoreInfo(addr, port), round)
+
+    def is_closed(self) -> bool:
+        return self._native.is_closed()
+
+    def set_closed(self, reason: str = "") -> None:
+        """Closes the rendezvous permanently, for all nodes; they receive the reason."""
+        self._native.set_closed(reason)
+
+    def num_nodes_waiting(self) -> int:
+        return self._native.num_nodes_waiting()
+
+    def get_run_id(self) -> str:
+        return self._native.get_run_id()
+
+    def shutdown(self) -> bool:
+        return self._native.shutdown()
+
+    @property
+    def node(self) -> str:
+        """This node, as others see it: ``10.0.0.7_4711_0``. Empty where nodes have no names."""
+        return self._native.node()
+
+    @property
+    def active_backend(self) -> str:
+        return self._native.active_backend()
+
+    @property
+    def is_host(self) -> bool:
+        """Whether the others reach the rendezvous through this process, and lose it with it."""
+        return self._native.is_host()
+
+    def await_event(self, timeout: Union[timedelta, float]) -> Optional[MembershipEvent]:
+        return self._native.await_event(timeout)
+
+    def stop_waiting(self) -> bool:
+        return self._native.stop_waiting()
+
+    def leave(self) -> None:
+        self._native.leave()
+
+    def describe_wait(self) -> WaitReport:
+        return self._native.describe_wait()
+
+    def __repr__(self) -> str:
+        return (
+            f"<{type(self).__name__}: backend '{self.get_backend()}', run '{self.get_run_id()}', "
+            f"node '{self.node}'>"
+        )

@@ -1,0 +1,91 @@
+#include "etcd/etcd_handler.h"
+
+#include <utility>
+
+#include "base/endpoint.h"
+#include "base/text.h"
+#include "etcd/etcd_store.h"
+#include "etcd/link.h"
+#include "os/posix/host.h"
+#include "rendezvous/new_node.h"
+#include "rendezvous/option_readers.h"
+
+namespace muster {
+
+namespace {
+
+SessionHandlerOptions HandlerOptions(const EtcdRendezvousOptions& options, System& system,
+                                     std::function<LoopThread*()> thread) {
+  options.Validate();
+  const auto& [host, port] = options.etcd.endpoints.front();
+  const std::string addr = options.local_addr.empty()
+                               ? AddressTowards({host, static_cast<uint16_t>(port)})
+                               : options.local_addr;
+  return {.class_name = "etcd_rendezvous:EtcdRendezvousHandler",
+          .server = options.etcd.ToString(),
+          .hello = {.run_id = options.run_id,
+                    .node = NewNode(system, addr),
+                    .settings = RunSettingsOf(options, 0s),
+                    .label = options.label},
+          .join_timeout = options.join_timeout,
+          .close_timeout = options.close_timeout,
+          .events = options.events,
+          .thread = std::move(thread)};
+}
+
+}  // namespace
+
+EtcdRendezvousOptions EtcdRendezvousOptions::From(const RendezvousParameters& parameters) {
+  EtcdRendezvousOptions options{.etcd = EtcdOptions::From(parameters), .run_id = ""};
+  TakeSeconds(parameters, "timeout", options.join_timeout);  // as torchrun's etcd calls it
+  TakeRoundOptions(parameters, options);
+  options.backend = parameters.backend;
+  options.Validate();
+  return options;
+}
+
+void EtcdRendezvousOptions::Validate() const {
+  etcd.Validate();
+  MustBeRoundOptions(*this);
+  MustBePossible(RunSettingsOf(*this, 0s), run_id);  // a lease has a grace of its own
+}
+
+EtcdHandler::EtcdHandler(EtcdRendezvousOptions options, EtcdConnector connect, System& system)
+    : SessionHandler(HandlerOptions(options, system,
+                                    [this] {
+                                      calls_ = std::make_shared<EtcdCalls>(connect_, system_);
+                                      return &calls_->thread();
+                                    }),
+                     system,
+                     [this](LoopThread& thread, const Hello& hello, uint64_t seed,
+                            RendezvousLinkListener& listener) {
+                       return std::make_unique<EtcdLink>(
+                           thread.loop(),
+                           EtcdLinkOptions{.connect = [this](Loop&) { return calls_->Client(); },
+                                           .prefix = prefix_,
+                                           .hello = hello,
+                                           .seed = seed,
+                                           .entropy = [this] { return system_.Seed(); }},
+                           listener);
+                     }),
+      etcd_(std::move(options)),
+      connect_(std::move(connect)),
+      prefix_(etcd_.etcd.prefix.empty() ? EtcdRendezvousOptions::kDefaultPrefix
+                                        : std::string_view(etcd_.etcd.prefix)) {}
+
+// Join() always returns a round: with etcd there is no fallback to c10d.
+RendezvousInfo EtcdHandler::NextRendezvous() {
+  const Push round = *Join();
+  return Enter(round, Recording([&] { return StoreOf(round); }));
+}
+
+std::shared_ptr<Store> EtcdHandler::StoreOf(const Push& assignment) const {
+  const wire::EtcdKeys keys(prefix_, etcd_.run_id);
+  // The name of the round's plan: an etcd that is restored from older data may complete a round of
+  // the same number again. Leaders of earlier versions give no name.
+  const std::string round = assignment.who.empty() ? Concat(assignment.round) : assignment.who;
+  return std::make_shared<EtcdStore>(calls_, Concat(keys.Store(), round), etcd_.join_timeout,
+                                     static_cast<int64_t>(assignment.token));
+}
+
+}  // namespace muster
