@@ -411,8 +411,10 @@ class KillMatrix(Fleet):
 
     def end_server(self):
         if self.server and not self.server.ended:
-            self.server.send(signal.SIGTERM)
+            # In this order: at the end of a server with AddressSanitizer, LeakSanitizer stops its threads with SIGSTOP,
+            # and waits forever for a stop that a later SIGCONT has discarded.
             self.server.send(signal.SIGCONT)
+            self.server.send(signal.SIGTERM)
             self.assert_ends(0, self.server)
 
     def assert_nothing_left(self, *rest, **more):
