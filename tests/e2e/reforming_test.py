@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Four launchers with default options lose two of them, and get two others."""
+"""Of four launchers with default options two are killed, and two others come."""
 
 import signal
 import time
@@ -13,7 +13,7 @@ BACK_WITHIN = 2
 
 
 class Reforming(Fleet):
-    CONF = {"join_timeout": "60"}  # All that concerns this test is as a user gets it.
+    CONF = {"join_timeout": "60"}  # Everything else has its default.
 
     def start(self):
         return self.agent("--max-restarts", "0", nodes="2:4", host=False)
@@ -27,10 +27,10 @@ class Reforming(Fleet):
             agent.send(signal.SIGKILL)
         workers = self.one_world(*agents[:2], after=0)
         self.assertLess(max(worker.at for worker in workers) - killed_at, BACK_WITHIN, agents[0].printed())
-        self.assertEqual([worker.restarts for worker in workers], [0, 0], "nobody's worker failed")
-        # One of the two is back soon after: the others are left alone for a while, or until the second one is there, too.
+        self.assertEqual([worker.restarts for worker in workers], [0, 0], "no worker failed")
+        # One of the two is back soon after: the others keep running for a while, or until the second one is there, too.
         others = [self.start()]
-        others[0].await_word(r"held back for up to \d+ s more: the round re-formed \d+ s ago")
+        others[0].await_output(r"held back for up to \d+ s more: the round re-formed \d+ s ago")
         self.assertTrue(all(worker.lives for worker in workers))
         others.append(self.start())
         self.one_world(*agents[:2], *others, after=1)
