@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
@@ -45,7 +46,10 @@ struct StatusFlags {
 // In the order of the enumerators.
 constexpr const char* kPhases[] = {"forming", "last call", "complete", "closed", "empty"};
 
-const char* Name(RunReport::Phase phase) { return kPhases[static_cast<size_t>(phase)]; }
+const char* Name(RunReport::Phase phase) {
+  const auto index = static_cast<size_t>(phase);
+  return index < std::size(kPhases) ? kPhases[index] : "empty";  // a server may send any number
+}
 
 double Seconds(Duration time) { return static_cast<double>(time.count() / 1'000'000) / 1e3; }
 

@@ -187,6 +187,8 @@ Status EtcdLeader::ResumeRun(Instant now, Pushes& out) {
       member.session = SessionId{static_cast<uint64_t>(place.session)};
       member.label = found->second.record.hello.label;
       member.bootstrap_port = found->second.record.hello.bootstrap_port;
+      // An earlier leader of an older version did not record all of them.
+      resumed.settings.Complete(found->second.record.hello.settings);
     } else {
       // A node that had left, or had requested the next round, does not count as lost in this
       // round.

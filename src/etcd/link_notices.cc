@@ -48,7 +48,10 @@ void EtcdLink::KeyWatch::OnChanges(const std::vector<EtcdChange>& changes) {
 // continue at its revision, but that may be a different one now.
 void EtcdLink::KeyWatch::OnTrouble(const std::string& why) {
   link_.OnTrouble(why);
-  link_.Refresh();
+  link_.notice_watch_.End();
+  link_.leader_watch_.End();
+  // After a pause: new watches have none of their own before their first attempt.
+  link_.Later(link_.retry_, link_.ShortPause(), &EtcdLink::Refresh);
 }
 
 // kNotFound: etcd has compacted the changes since the last one. The present state is enough.

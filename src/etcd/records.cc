@@ -343,7 +343,8 @@ Result<std::vector<EtcdPlace>> ReadPlan(std::string_view key, std::string_view j
     std::istringstream text(line);
     EtcdPlace place;
     std::string name;
-    text >> place.rank >> place.session >> std::ws;
+    text >> place.rank >> place.session;
+    text.ignore(1);  // a name may begin with a space
     const auto node = std::getline(text, name) ? ParseNode(name) : std::nullopt;
     if (!node) {
       in.Fail(Concat("'", Printable(line, 64), "' is not a rank, a session and a node"));

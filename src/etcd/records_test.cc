@@ -148,6 +148,13 @@ TEST(EtcdRecordsTest, RunsAreReadAsTheyWereWritten) {
   EXPECT_EQ(read->round, 0);
 }
 
+TEST(EtcdRecordsTest, APlanKeepsNamesWithSpaces) {
+  const std::vector<EtcdPlace> places{{.node = {"  rack 7 ", 4711, 2}, .session = 17, .rank = 3}};
+  const auto read = ReadPlan("key", WritePlan(places).at(0));
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(read->at(0).node, places[0].node);
+}
+
 TEST(EtcdRecordsTest, APlanOfManyNodesIsCutIntoValuesThatEtcdTakes) {
   std::vector<EtcdPlace> seats;
   for (int64_t i = 0; i < 20'000; ++i)

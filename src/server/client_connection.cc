@@ -56,8 +56,11 @@ void ClientConnection::Abandon() {
   if (!long_) return;
   bool more = true;
   while (more) {
+    std::optional<MemoryAccount::Client> counts(std::in_place, server_.store_.account(), added_,
+                                                added_by_all_.get());
     SharedStore::Turn turn(server_.store_, server_.index_);
     more = long_->Abandon(turn);
+    counts.reset();
     server_.Deliver(turn.Finish());
   }
   long_.reset();

@@ -26,10 +26,11 @@ SharedStore::SharedStore(const StoreMachineOptions& options, uint64_t store_byte
 SharedStore::AddedBytes SharedStore::AddedBy(const PeerGroup& address) {
   const std::lock_guard lock(added_mutex_);
   if (added_by_.size() >= addresses_swept_at_) {
-    std::erase_if(added_by_, [](const auto& known) {
-      return known.second.use_count() == 1 && *known.second <= 0;
+    const bool is_full = added_by_.size() >= kAddressesMax;
+    std::erase_if(added_by_, [is_full](const auto& known) {
+      return known.second.use_count() == 1 && (is_full || *known.second <= 0);
     });
-    addresses_swept_at_ = std::max<size_t>(1024, 2 * added_by_.size());
+    addresses_swept_at_ = std::clamp<size_t>(2 * added_by_.size(), 1024, kAddressesMax);
   }
   if (const auto known = added_by_.find(address); known != added_by_.end()) return known->second;
   const bool is_full = added_by_.size() >= kAddressesMax;

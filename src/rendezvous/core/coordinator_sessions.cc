@@ -126,7 +126,7 @@ Coordinator::Run* Coordinator::RunFor(const Hello& hello, SessionId session, Ins
   return refuse(
       Push::Refusal::kSettings,
       Concat("node '", hello.node.ToString(), "' and node '", run.settings_of, "' of run '",
-             Printable(run.id), "' were configured differently: ", wanted.Against(run.settings)));
+             Printable(run.id), "' were configured differently: ", wanted.Against(agreed)));
 }
 
 void Coordinator::Open(SessionId session, const Hello& hello, Instant now, Pushes& out) {
