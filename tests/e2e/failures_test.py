@@ -15,6 +15,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import threading
@@ -268,6 +269,16 @@ class Servers(Failures):
         self.assertEqual((stands["phase"], len(stands["participants"])), ("complete", 3))
         serving = [line for file in files for line in self.lines(file) if "serves the rendezvous" in line]
         self.assertEqual(len(serving), 1, serving)
+
+    def test_a_node_serves_once_the_port_is_free_that_another_program_had(self):
+        with socket.socket(socket.AF_INET6) as other:  # it has the port, and does not listen
+            other.bind(("::", 0))
+            self.port = other.getsockname()[1]
+            nodes = [self.node(nodes="2", host="localhost", conf="") for _ in range(2)]
+            for node in nodes:
+                node.error(r"^muster: waiting for .* 'run' .*Connection refused; and it cannot be served here: "
+                           rf".*port: {self.port}: .*Address already in use")
+        self.agree(*nodes)
 
     @staticmethod
     def lines(path):

@@ -49,57 +49,46 @@ SessionHandlerOptions HandlerOptions(const CoordinatedRendezvousOptions& options
           .events = options.events};
 }
 
-/// The server of the run, if it is in this process, or why it cannot be.
-struct Host {
-  std::shared_ptr<StoreServer> server{};
-  std::string cannot_serve{};
-};
+/// Whether this node serves: its machine is the one that the endpoint names. IsHere() may wait
+/// seconds for the resolver, so it is called only if is_host is not set.
+bool MayServe(const CoordinatedRendezvousOptions& options) {
+  return options.is_host ? *options.is_host : IsHere(options.host);
+}
 
-// The node whose machine the endpoint names serves; with several nodes on that machine, the first
-// one.
-Host Serve(const CoordinatedRendezvousOptions& options) {
-  // IsHere() may wait seconds for the resolver, so it is called only if is_host is not set.
-  const bool serves = options.is_host ? *options.is_host : IsHere(options.host);
-  if (!serves) return {};
+// Several nodes may be on that machine: the first one serves. The others find the port in use.
+std::shared_ptr<StoreServer> Serve(const CoordinatedRendezvousOptions& options) {
   try {
-    return {.server = StoreServer::Shared({.port = options.port})};
+    return StoreServer::Shared({.port = options.port});
   } catch (const std::exception& error) {
-    if (options.is_host) {
-      throw RendezvousConnectionError(
-          Concat("the rendezvous could not be served at port ", options.port, ": ", error.what()));
-    }
-    // Another process has the port: a node on this machine, or `muster serve`. If it is another
-    // program, the error explains why there is no answer.
-    return {.cannot_serve = error.what()};
+    if (!options.is_host) return nullptr;
+    throw RendezvousConnectionError(
+        Concat("the rendezvous could not be served at port ", options.port, ": ", error.what()));
   }
 }
 
 class CoordinatedHandler final : public SessionHandler {
  public:
-  CoordinatedHandler(CoordinatedRendezvousOptions options, System& system, Host host,
-                     const Endpoint& at)
+  CoordinatedHandler(CoordinatedRendezvousOptions options, System& system, bool may_serve,
+                     std::shared_ptr<StoreServer> server, const Endpoint& at)
       : SessionHandler(HandlerOptions(options, system, at), system,
-                       [at](LoopThread& thread, const Hello& hello, uint64_t seed,
-                            RendezvousLinkListener& listener) {
-                         return std::make_unique<SessionLink>(
-                             thread.loop(), thread.connector(),
-                             SessionLinkOptions{.server = at, .hello = hello, .seed = seed},
-                             listener);
+                       [this](LoopThread& thread, const Hello& hello, uint64_t seed,
+                              RendezvousLinkListener& listener) {
+                         return std::make_unique<SessionLink>(thread.loop(), thread.connector(),
+                                                              LinkOptions(hello, seed), listener);
                        }),
         coordinated_(std::move(options)),
         at_(at),
-        server_(std::move(host.server)) {
-    if (!host.cannot_serve.empty())
-      out_of_reach_because_ = Concat(" (and it cannot be served here: ", host.cannot_serve, ")");
-    if (server_) {
-      events_.Record(kServeEvent, NodeState::kInit, std::nullopt,
-                     [] { return Concat("process ", ProcessId(), " serves the rendezvous"); });
-    }
+        may_serve_(may_serve),
+        server_(std::move(server)) {
+    if (server_) RecordThatItServes();
   }
   ~CoordinatedHandler() override { EndSession(); }
 
   std::string GetBackend() const override { return "muster"; }
-  bool IsHost() const override { return server_ != nullptr; }
+  bool IsHost() const override {
+    const std::lock_guard lock(late_mutex_);
+    return server_ != nullptr;
+  }
 
   RendezvousInfo NextRendezvous() override {
     if (RendezvousHandler* fallback = Replacement()) return fallback->NextRendezvous();
@@ -116,11 +105,38 @@ class CoordinatedHandler final : public SessionHandler {
 
  protected:
   RendezvousHandler* Replacement() const override {
-    const std::lock_guard lock(fallback_mutex_);
+    const std::lock_guard lock(late_mutex_);
     return fallback_.get();
   }
 
  private:
+  SessionLinkOptions LinkOptions(const Hello& hello, uint64_t seed) {
+    return {.server = at_,
+            .hello = hello,
+            .seed = seed,
+            .on_nobody_there = [this] { return ServeLate(); }};
+  }
+
+  // Whoever had the port when this handler was created does not answer there: it was another
+  // program, or a node that has ended. Without a server all nodes would wait for each other.
+  std::string ServeLate() {
+    if (!may_serve_ || IsHost()) return "";
+    try {
+      auto server = StoreServer::Shared({.port = at_.port});
+      const std::lock_guard lock(late_mutex_);
+      server_ = std::move(server);
+    } catch (const std::exception& error) {
+      return Concat("; and it cannot be served here: ", error.what());
+    }
+    RecordThatItServes();
+    return "; it is served here now";
+  }
+
+  void RecordThatItServes() const {
+    events_.Record(kServeEvent, NodeState::kInit, std::nullopt,
+                   [] { return Concat("process ", ProcessId(), " serves the rendezvous"); });
+  }
+
   RendezvousHandler& FallBackToC10d() {
     const std::string line =
         Concat("the server at ", coordinated_.host, ":", at_.port,
@@ -141,7 +157,7 @@ class CoordinatedHandler final : public SessionHandler {
     RendezvousHandlerPtr made =
         CreateC10dHandler({"c10d", at_.ToString(), coordinated_.run_id, coordinated_.min_nodes,
                            coordinated_.max_nodes, local_addr, config});
-    const std::lock_guard lock(fallback_mutex_);
+    const std::lock_guard lock(late_mutex_);
     fallback_ = std::move(made);
     return *fallback_;
   }
@@ -167,11 +183,12 @@ class CoordinatedHandler final : public SessionHandler {
 
   const CoordinatedRendezvousOptions coordinated_;
   const Endpoint at_;
-  const std::shared_ptr<StoreServer> server_;
+  const bool may_serve_;
   std::shared_ptr<Store> store_;
   uint64_t store_of_ = 0;  ///< The number of session connections when the store was created.
-  mutable std::mutex fallback_mutex_;
-  RendezvousHandlerPtr fallback_;  ///< Guarded by fallback_mutex_ until it is set.
+  mutable std::mutex late_mutex_;  ///< Guards what may be set late, until it is set.
+  std::shared_ptr<StoreServer> server_;
+  RendezvousHandlerPtr fallback_;
 };
 
 }  // namespace
@@ -179,9 +196,11 @@ class CoordinatedHandler final : public SessionHandler {
 RendezvousHandlerPtr CreateCoordinatedHandler(CoordinatedRendezvousOptions options,
                                               System& system) {
   options.Validate();
-  Host host = Serve(options);
-  const Endpoint at{options.host, host.server ? host.server->port() : options.port};
-  return std::make_unique<CoordinatedHandler>(std::move(options), system, std::move(host), at);
+  const bool may_serve = MayServe(options);
+  auto server = may_serve ? Serve(options) : nullptr;
+  const Endpoint at{options.host, server ? server->port() : options.port};
+  return std::make_unique<CoordinatedHandler>(std::move(options), system, may_serve,
+                                              std::move(server), at);
 }
 
 RendezvousHandlerPtr CreateCoordinatedHandler(CoordinatedRendezvousOptions options) {

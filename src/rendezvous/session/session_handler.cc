@@ -208,8 +208,8 @@ void SessionHandler::Throw(const JoinOutcome& outcome, const Node& node) const {
     case Kind::kTimedOut:
       throw RendezvousTimeoutError(Concat(in_time, outcome.why));
     case Kind::kUnreachable:
-      throw RendezvousConnectionError(Concat(
-          in_time, options_.server, " is out of reach: ", outcome.why, out_of_reach_because_));
+      throw RendezvousConnectionError(
+          Concat(in_time, options_.server, " is out of reach: ", outcome.why));
     case Kind::kFailed:
       if (outcome.failure == Code::kProtocol)
         throw RendezvousStateError(Concat(not_joined, ": ", outcome.why));

@@ -93,8 +93,6 @@ class SessionHandler : public RendezvousHandler {
   Clock& clock_ = system_.clock();
   const SessionHandlerOptions options_;
   const EventRecorder events_;
-  /// Added to the error when the server is out of reach: " (...)".
-  std::string out_of_reach_because_{};
 
  private:
   struct Session {

@@ -57,7 +57,12 @@ void SessionLink::Connect() {
 
 void SessionLink::OnConnected(Result<StreamPtr> stream) {
   attempt_.reset();
-  if (!stream) return Drop(stream.error().message);
+  if (!stream) {
+    std::string why = std::move(stream).error().message;
+    if (!reached_ && options_.on_nobody_there) why += options_.on_nobody_there();
+    return Drop(why);
+  }
+  reached_ = true;
   stream_ = std::move(*stream);
   stream_->Start(*this);
   timer_ = loop_.Every(options_.attempt_max,

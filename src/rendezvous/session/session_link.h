@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -28,6 +29,9 @@ struct SessionLinkOptions {
   Hello hello;                ///< `resume` and `round` are set by the link.
   Duration attempt_max = 5s;  ///< For one attempt to connect and get an answer.
   uint64_t seed = 0;          ///< For the pauses.
+  /// Called when no connection was accepted and none ever has been: this process may become the
+  /// server. What it returns is added to the trouble.
+  std::function<std::string()> on_nobody_there{};
 };
 
 class SessionLink final : public RendezvousLink, private StreamHandler {
@@ -90,6 +94,7 @@ class SessionLink final : public RendezvousLink, private StreamHandler {
   Instant opened_at_{};
   bool greet_first_ = true;  // the server may have no coordinator
   bool plain_ = false;       // the server has no coordinator
+  bool reached_ = false;     // a connection was accepted once
   uint64_t token_ = 0;       // 0: no session to resume
   uint32_t incarnation_ = 0;
   int64_t round_ = -1;       // the last round that the node was in
