@@ -48,7 +48,7 @@ constexpr const char* kPhases[] = {"forming", "last call", "complete", "closed",
 
 const char* Name(RunReport::Phase phase) {
   const auto index = static_cast<size_t>(phase);
-  return index < std::size(kPhases) ? kPhases[index] : "empty";  // a server may send any number
+  return index < std::size(kPhases) ? kPhases[index] : "unknown";  // a newer server may have others
 }
 
 double Seconds(Duration time) { return static_cast<double>(time.count() / 1'000'000) / 1e3; }

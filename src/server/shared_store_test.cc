@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdint>
+#include <cstring>
 #include <future>
 #include <memory>
 #include <string>
@@ -14,6 +16,12 @@ namespace muster {
 namespace {
 
 constexpr ClientId kClient = static_cast<ClientId>(1);
+
+PeerGroup Address(uint32_t number) {
+  PeerGroup address{};
+  std::memcpy(address.data(), &number, sizeof number);
+  return address;
+}
 
 class SharedStoreGarbageTest : public ::testing::Test {
  protected:
@@ -131,6 +139,27 @@ TEST_F(SharedStoreGarbageTest, ABatchEndsWhenThereIsMuch) {
   Set("/a", 32 << 20);
   Do({{.op = Op::kDeleteKey, .key = "/a"}, {.op = Op::kPing}});
   EXPECT_EQ(ended_early_, 1);
+}
+
+// Each address has a counter of its own, also when tens of thousands of them have left memory
+// behind: those are forgotten.
+TEST(SharedStoreAddressTest, AddressesThatHaveGoneMakeRoomForNewOnes) {
+  SharedStore store({}, uint64_t{1} << 30, 1, nullptr);
+  constexpr uint32_t kMany = 200'000;
+  for (uint32_t i = 0; i < kMany; ++i) {
+    const SharedStore::AddedBytes added = store.AddedBy(Address(i));
+    ASSERT_EQ(*added, 0) << "address " << i << " shares the counter of another one";
+    *added = 5;
+  }
+}
+
+TEST(SharedStoreAddressTest, AnAddressInUseKeepsItsCounter) {
+  SharedStore store({}, uint64_t{1} << 30, 1, nullptr);
+  constexpr uint32_t kMany = 200'000;
+  const SharedStore::AddedBytes first = store.AddedBy(Address(kMany));
+  *first = 7;
+  for (uint32_t i = 0; i < kMany; ++i) *store.AddedBy(Address(i)) = 5;
+  EXPECT_EQ(store.AddedBy(Address(kMany)), first);
 }
 
 }  // namespace

@@ -3,8 +3,11 @@
 
 import json
 import re
+import select
 import signal
+import socket
 import subprocess
+import threading
 import time
 import unittest
 
@@ -66,6 +69,41 @@ class Status(Processes, unittest.TestCase):
     def complete(self, *nodes, run="run"):
         return self.once(lambda stands: stands["phase"] == "complete" and
                          len(stands["participants"]) == len(nodes), run)
+
+
+class Changed:
+    """A server in front of another one, which changes what that one answers."""
+
+    def __init__(self, port, pattern, replacement):
+        self.port, self.pattern, self.replacement = port, pattern, replacement
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
+        self.thread = threading.Thread(target=self.serve, daemon=True)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+        self.thread.join()
+
+    def serve(self):
+        while True:
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                return
+            with client, socket.create_connection(("127.0.0.1", self.port)) as server:
+                while ready := select.select([client, server], [], [])[0]:
+                    received = ready[0].recv(1 << 16)
+                    if not received:
+                        break
+                    if ready[0] is client:
+                        server.sendall(received)
+                    else:
+                        client.sendall(received.replace(self.pattern, self.replacement))
 
 
 class Once(Status):
@@ -188,6 +226,15 @@ class Once(Status):
         missing = self.status("--run", "nowhere", status=1)
         self.assertEqual(missing.stdout, "")
         self.assertRegex(missing.stderr, rf"^muster: no run 'nowhere' at {self.address}: .*\n$")
+
+    def test_a_phase_of_a_newer_server_is_shown_as_one(self):
+        node = self.node()
+        self.names(node)
+        with Changed(int(self.address.rpartition(":")[2]), b"\x03\x00run\x00", b"\x03\x00run\x63") as newer:
+            self.address = newer.address
+            (run,) = self.runs().values()
+            self.assertEqual(run["phase"], "unknown")
+            self.assertRegex(self.text(), r"^run 'run', round 0, unknown")
 
     def test_no_server_status_4_and_where(self):
         self.server.terminate()
