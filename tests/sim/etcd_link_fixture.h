@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -13,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/lifetime.h"
 #include "base/text.h"
 #include "etcd/link.h"
 #include "etcd/records.h"
@@ -20,16 +23,60 @@
 
 namespace muster::sim {
 
+/// An etcd whose calls work, but whose watches of single keys fail at once, as with an etcd that
+/// refuses streams.
+class UnwatchableEtcd final : public Etcd {
+ public:
+  UnwatchableEtcd(std::shared_ptr<Etcd> etcd, Loop& loop, size_t& failed)
+      : etcd_(std::move(etcd)), loop_(loop), failed_(failed) {}
+
+  void Commit(EtcdTransaction transaction, Duration patience,
+              std::function<void(Result<EtcdAnswer>)> done) override {
+    etcd_->Commit(std::move(transaction), patience, std::move(done));
+  }
+  void Grant(Duration ttl, Duration patience,
+             std::function<void(Result<EtcdLease>)> done) override {
+    etcd_->Grant(ttl, patience, std::move(done));
+  }
+  void KeepAlive(int64_t lease, Duration patience,
+                 std::function<void(Result<Duration>)> done) override {
+    etcd_->KeepAlive(lease, patience, std::move(done));
+  }
+  void Revoke(int64_t lease, Duration patience, std::function<void(Status)> done) override {
+    etcd_->Revoke(lease, patience, std::move(done));
+  }
+  std::unique_ptr<EtcdWatch> Watch(const EtcdRange& range, int64_t revision,
+                                   EtcdWatcher& watcher) override {
+    if (!range.end.empty()) return etcd_->Watch(range, revision, watcher);
+    struct Failing final : EtcdWatch {
+      Lifetime lifetime;
+    };
+    auto watch = std::make_unique<Failing>();
+    loop_.Post(watch->lifetime.Guard([this, &watcher] {
+      ++failed_;
+      watcher.OnTrouble("no streams here");
+    }));
+    return watch;
+  }
+  std::string Describe() const override { return etcd_->Describe(); }
+
+ private:
+  const std::shared_ptr<Etcd> etcd_;
+  Loop& loop_;
+  size_t& failed_;
+};
+
 class LinkNode final : public RendezvousLinkListener {
  public:
+  /// `failed_watches`: if given, the node's etcd is unwatchable, and its failures are counted.
   LinkNode(Scheduler& scheduler, Network& network, SimEtcd& etcd, uint32_t pid,
-           const RunSettings& settings)
+           const RunSettings& settings, size_t* failed_watches = nullptr)
       : process(scheduler, network, network.AddHost(Concat("10.1.0.", pid)), pid, {.start = 1h},
                 pid),
         loop(process) {
     link = std::make_unique<EtcdLink>(
         loop,
-        EtcdLinkOptions{.connect = etcd.ConnectorOf(process),
+        EtcdLinkOptions{.connect = ConnectorOf(etcd, failed_watches),
                         .hello = {.run_id = "a run/1",
                                   .node = {Concat("10.1.0.", pid), pid, 0},
                                   .settings = settings,
@@ -39,6 +86,16 @@ class LinkNode final : public RendezvousLinkListener {
     link->Start();
   }
   ~LinkNode() override { Kill(); }
+
+  EtcdConnector ConnectorOf(SimEtcd& etcd, size_t* failed_watches) {
+    EtcdConnector connect = etcd.ConnectorOf(process);
+    if (failed_watches == nullptr) return connect;
+    return [connect, failed_watches](Loop& on) -> Result<std::shared_ptr<Etcd>> {
+      MUSTER_TRY(std::shared_ptr<Etcd> connected, connect(on));
+      return std::shared_ptr<Etcd>(
+          std::make_shared<UnwatchableEtcd>(std::move(connected), on, *failed_watches));
+    };
+  }
 
   void Kill() {
     if (process.alive()) process.Kill(Network::Ending::kSilent);
@@ -83,9 +140,10 @@ class EtcdLinkTest : public SimEtcdTest {
     buried_.clear();
   }
 
-  LinkNode& Node() {
+  LinkNode& Node(size_t* failed_watches = nullptr) {
     const uint32_t pid = 100 + made_++;
-    nodes[pid] = std::make_unique<LinkNode>(scheduler, network, etcd, pid, settings);
+    nodes[pid] =
+        std::make_unique<LinkNode>(scheduler, network, etcd, pid, settings, failed_watches);
     return *nodes[pid];
   }
   LinkNode& Joining() {

@@ -437,6 +437,17 @@ TEST_F(EtcdLinkTest, ElectionsOfEtcdCostNothing) {
   for (LinkNode* node : Others(nullptr)) EXPECT_FALSE(node->place_lost);
 }
 
+TEST_F(EtcdLinkTest, ANodeWhoseWatchesFailReadsWithPausesAndStillMeetsTheOthers) {
+  size_t failed = 0;
+  Node(&failed).link->Join(60s);
+  for (int i = 0; i < 2; ++i) Joining();
+  Run(20s);
+  EXPECT_EQ(Ranks(0), (std::multiset<int64_t>{0, 1, 2}));
+  // Pauses of 20 to 120 ms; the second watch of a read may fail before the first ends both.
+  EXPECT_GE(failed, 20s / 120ms / 2);
+  EXPECT_LE(failed, 2 * (20s / 20ms));
+}
+
 TEST_F(EtcdLinkTest, AWaitingNodeCanQueryWhichNodesAreMissing) {
   LinkNode& node = Joining();
   Run(2s);
