@@ -8,8 +8,9 @@ skipped."""
 import os
 import sys
 import time
+import unittest
 
-from etcd_nodes import BUSY_S, Etcd, OnEtcd, main, skip_or_fail
+from etcd_nodes import BUSY_S, Etcd, OnEtcd, skip_or_fail
 
 sys.path.insert(0, os.path.join(os.environ["MUSTER_SOURCE_DIR"], "lab"))
 
@@ -111,4 +112,4 @@ class Cluster(OnEtcd):
 
 
 if __name__ == "__main__":
-    main()
+    unittest.main()

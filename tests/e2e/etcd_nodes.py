@@ -3,7 +3,6 @@
 All processes are children of the test, and the kernel kills them if it dies first. All files lie in one folder."""
 
 import collections
-import contextlib
 import json
 import os
 import re
@@ -325,10 +324,3 @@ class OnEtcd(unittest.TestCase):
     @staticmethod
     def report(text):
         print(f"\n    {text}", flush=True)
-
-
-def main():
-    # so that no process stays behind
-    with contextlib.suppress(ValueError):
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
-    unittest.main()

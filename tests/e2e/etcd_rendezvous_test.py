@@ -8,8 +8,9 @@ import signal
 import subprocess
 import tempfile
 import time
+import unittest
 
-from etcd_nodes import BUSY_S, LAST_CALL_S, LEASE_S, NOTICED_S, OnEtcd, main, until
+from etcd_nodes import BUSY_S, LAST_CALL_S, LEASE_S, NOTICED_S, OnEtcd, until
 from ports import free_port
 from processes import MUSTER
 
@@ -354,4 +355,4 @@ class Permissions(OnEtcd):
 
 
 if __name__ == "__main__":
-    main()
+    unittest.main()

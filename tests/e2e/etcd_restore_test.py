@@ -2,8 +2,9 @@
 """A real etcd is restored from an older backup while nodes run, wait and lead: all of them notice."""
 
 import time
+import unittest
 
-from etcd_nodes import BUSY_S, LAST_CALL_S, OnEtcd, main
+from etcd_nodes import BUSY_S, LAST_CALL_S, OnEtcd
 
 # A client whose etcd is back reconnects within a second or two.
 RECONNECTED_S = 3
@@ -67,4 +68,4 @@ class Restored(OnEtcd):
 
 
 if __name__ == "__main__":
-    main()
+    unittest.main()

@@ -99,4 +99,4 @@ class JobsInEtcd(Fleet):
 
 
 if __name__ == "__main__":
-    etcd_nodes.main()
+    unittest.main()

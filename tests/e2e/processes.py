@@ -2,7 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
+
+signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that a test that is ended ends its processes, too
 
 MUSTER = os.environ["MUSTER_BIN"]
 LAB = os.environ["MUSTER_LAB_BIN"]
