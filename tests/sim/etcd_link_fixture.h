@@ -23,12 +23,10 @@
 
 namespace muster::sim {
 
-/// An etcd whose calls work, but whose watches of single keys fail at once, as with an etcd that
-/// refuses streams.
-class UnwatchableEtcd final : public Etcd {
+/// Passes everything on to the node's etcd, except what a test changes.
+class ChangedEtcd : public Etcd {
  public:
-  UnwatchableEtcd(std::shared_ptr<Etcd> etcd, Loop& loop, size_t& failed)
-      : etcd_(std::move(etcd)), loop_(loop), failed_(failed) {}
+  ChangedEtcd(std::shared_ptr<Etcd> etcd, Loop& loop) : etcd_(std::move(etcd)), loop_(loop) {}
 
   void Commit(EtcdTransaction transaction, Duration patience,
               std::function<void(Result<EtcdAnswer>)> done) override {
@@ -47,6 +45,23 @@ class UnwatchableEtcd final : public Etcd {
   }
   std::unique_ptr<EtcdWatch> Watch(const EtcdRange& range, int64_t revision,
                                    EtcdWatcher& watcher) override {
+    return etcd_->Watch(range, revision, watcher);
+  }
+  std::string Describe() const override { return etcd_->Describe(); }
+
+ protected:
+  const std::shared_ptr<Etcd> etcd_;
+  Loop& loop_;
+};
+
+/// Watches of single keys fail at once, as with an etcd that refuses streams.
+class UnwatchableEtcd final : public ChangedEtcd {
+ public:
+  UnwatchableEtcd(std::shared_ptr<Etcd> etcd, Loop& loop, size_t& failed)
+      : ChangedEtcd(std::move(etcd), loop), failed_(failed) {}
+
+  std::unique_ptr<EtcdWatch> Watch(const EtcdRange& range, int64_t revision,
+                                   EtcdWatcher& watcher) override {
     if (!range.end.empty()) return etcd_->Watch(range, revision, watcher);
     struct Failing final : EtcdWatch {
       Lifetime lifetime;
@@ -58,25 +73,42 @@ class UnwatchableEtcd final : public Etcd {
     }));
     return watch;
   }
-  std::string Describe() const override { return etcd_->Describe(); }
 
  private:
-  const std::shared_ptr<Etcd> etcd_;
-  Loop& loop_;
   size_t& failed_;
+};
+
+/// Answers to writes take their time.
+class SlowEtcd final : public ChangedEtcd {
+ public:
+  static constexpr Duration kTakes = 500ms;
+  using ChangedEtcd::ChangedEtcd;
+
+  void Commit(EtcdTransaction transaction, Duration patience,
+              std::function<void(Result<EtcdAnswer>)> done) override {
+    if (OnlyReads(transaction))
+      return etcd_->Commit(std::move(transaction), patience, std::move(done));
+    etcd_->Commit(std::move(transaction), patience, [this, done](const Result<EtcdAnswer>& answer) {
+      late_.push_back(loop_.After(kTakes, [done, answer] { done(answer); }));
+    });
+  }
+
+ private:
+  std::vector<std::unique_ptr<Timer>> late_;
 };
 
 class LinkNode final : public RendezvousLinkListener {
  public:
-  /// `failed_watches`: if given, the node's etcd is unwatchable, and its failures are counted.
+  using Change = std::function<std::shared_ptr<Etcd>(std::shared_ptr<Etcd>, Loop&)>;
+
   LinkNode(Scheduler& scheduler, Network& network, SimEtcd& etcd, uint32_t pid,
-           const RunSettings& settings, size_t* failed_watches = nullptr)
+           const RunSettings& settings, Change change = nullptr)
       : process(scheduler, network, network.AddHost(Concat("10.1.0.", pid)), pid, {.start = 1h},
                 pid),
         loop(process) {
     link = std::make_unique<EtcdLink>(
         loop,
-        EtcdLinkOptions{.connect = ConnectorOf(etcd, failed_watches),
+        EtcdLinkOptions{.connect = ConnectorOf(etcd, std::move(change)),
                         .hello = {.run_id = "a run/1",
                                   .node = {Concat("10.1.0.", pid), pid, 0},
                                   .settings = settings,
@@ -87,13 +119,12 @@ class LinkNode final : public RendezvousLinkListener {
   }
   ~LinkNode() override { Kill(); }
 
-  EtcdConnector ConnectorOf(SimEtcd& etcd, size_t* failed_watches) {
+  EtcdConnector ConnectorOf(SimEtcd& etcd, Change change) {
     EtcdConnector connect = etcd.ConnectorOf(process);
-    if (failed_watches == nullptr) return connect;
-    return [connect, failed_watches](Loop& on) -> Result<std::shared_ptr<Etcd>> {
+    if (!change) return connect;
+    return [connect, change](Loop& on) -> Result<std::shared_ptr<Etcd>> {
       MUSTER_TRY(std::shared_ptr<Etcd> connected, connect(on));
-      return std::shared_ptr<Etcd>(
-          std::make_shared<UnwatchableEtcd>(std::move(connected), on, *failed_watches));
+      return change(std::move(connected), on);
     };
   }
 
@@ -140,10 +171,10 @@ class EtcdLinkTest : public SimEtcdTest {
     buried_.clear();
   }
 
-  LinkNode& Node(size_t* failed_watches = nullptr) {
+  LinkNode& Node(LinkNode::Change change = nullptr) {
     const uint32_t pid = 100 + made_++;
     nodes[pid] =
-        std::make_unique<LinkNode>(scheduler, network, etcd, pid, settings, failed_watches);
+        std::make_unique<LinkNode>(scheduler, network, etcd, pid, settings, std::move(change));
     return *nodes[pid];
   }
   LinkNode& Joining() {

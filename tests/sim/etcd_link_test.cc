@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "etcd/records.h"
@@ -439,7 +440,10 @@ TEST_F(EtcdLinkTest, ElectionsOfEtcdCostNothing) {
 
 TEST_F(EtcdLinkTest, ANodeWhoseWatchesFailReadsWithPausesAndStillMeetsTheOthers) {
   size_t failed = 0;
-  Node(&failed).link->Join(60s);
+  const auto unwatchable = [&](std::shared_ptr<Etcd> made, Loop& on) {
+    return std::make_shared<UnwatchableEtcd>(std::move(made), on, failed);
+  };
+  Node(unwatchable).link->Join(60s);
   for (int i = 0; i < 2; ++i) Joining();
   Run(20s);
   EXPECT_EQ(Ranks(0), (std::multiset<int64_t>{0, 1, 2}));

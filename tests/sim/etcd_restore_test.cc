@@ -6,6 +6,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "etcd/records.h"
@@ -236,6 +237,33 @@ TEST_F(EtcdRestoreTest, ALeaderWhoseKeyIsBackLeads) {
   Run(1s);
   EXPECT_TRUE(led->link->leads()) << "its lease keeps the key, and no other could";
   EXPECT_FALSE(other->link->leads());
+}
+
+// It reads the key that is its own again while it campaigns for it. A key that is older than a
+// deletion which the node remembers is no reason to campaign again.
+TEST_F(EtcdRestoreTest, ANodeThatCampaignsForAKeyThatIsItsOwnAgainLeads) {
+  settings.min_nodes = settings.max_nodes = 2;
+  LinkNode& only = Node([](std::shared_ptr<Etcd> made, Loop& on) {
+    return std::make_shared<SlowEtcd>(std::move(made), on);
+  });
+  only.link->Join(60s);
+  Run(2s);
+  ASSERT_TRUE(only.link->leads());
+  const EtcdState backup = etcd.state();
+  ASSERT_TRUE(Commit({.then = {Delete({.begin = keys.Leader()})}}));
+  only.link->Leave();  // so that the leader has something to write, and learns that it is deposed
+  while (only.link->leads()) ASSERT_TRUE(scheduler.Step(scheduler.now() + 1min));
+  const int64_t revision = etcd.state().revision();
+  network.Cut(only.process.host(), there);
+  Restore(backup);
+  while (etcd.state().revision() <= revision + 10)
+    ASSERT_TRUE(Commit({.then = {Put("somebody/else", "")}}));
+  network.HealAll();
+  only.link->Join(60s);
+  Joining();
+  Run(4s);
+  ASSERT_NE(Leader(), nullptr);
+  EXPECT_EQ(RoundOf(Others(nullptr)), 0);
 }
 
 // Nodes that came after the backup are not there any more, and the leader is not notified.
