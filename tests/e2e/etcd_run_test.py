@@ -6,6 +6,7 @@ import shutil
 import signal
 import tempfile
 import time
+import unittest
 import uuid
 
 import etcd_nodes
