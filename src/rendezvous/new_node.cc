@@ -9,10 +9,10 @@ namespace muster {
 
 Node NewNode(System& system, const std::string& addr) {
   // Others read it as the address of the master, in environments and logs.
-  if (addr.size() > kNodeAddressBytesMax || Printable(addr, addr.size()) != addr) {
+  if (addr.size() > kNodeNameBytesMax || Printable(addr, addr.size()) != addr) {
     throw std::invalid_argument(Concat("the local address '", Printable(addr, 64),
                                        "' must be printable UTF-8 of at most ",
-                                       HumanBytes(kNodeAddressBytesMax)));
+                                       HumanBytes(kNodeNameBytesMax)));
   }
   return {.addr = addr,
           .pid = static_cast<int64_t>(system.process_id()),

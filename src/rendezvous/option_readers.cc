@@ -16,7 +16,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr double kSecondsMax = 100.0 * 365 * 24 * 3600;
-constexpr size_t kTextBytesMax = 1024;
+constexpr size_t kRunIdBytesMax = 1024;
 
 std::optional<double> ToNumber(const ConfigValue& value) {
   if (const auto* number = std::get_if<int64_t>(&value)) return static_cast<double>(*number);
@@ -63,11 +63,11 @@ void MustBe(bool right, std::string_view what, int64_t found, std::string_view a
       Concat("The rendezvous ", what, " is ", found, ". Allowed: ", allowed, "."));
 }
 
-void MustBePrintable(const std::string& text, std::string_view what) {
-  if (text.size() <= kTextBytesMax && Printable(text, text.size()) == text) return;
+void MustBePrintable(const std::string& text, std::string_view what, size_t bytes_max) {
+  if (text.size() <= bytes_max && Printable(text, text.size()) == text) return;
   throw std::invalid_argument(Concat("the ", what, " '", Printable(text, 64),
                                      "' must be printable UTF-8 of at most ",
-                                     HumanBytes(kTextBytesMax)));
+                                     HumanBytes(bytes_max)));
 }
 
 void MustBeRunId(const std::string& run_id) {
@@ -75,7 +75,7 @@ void MustBeRunId(const std::string& run_id) {
     throw std::invalid_argument(
         "The run id of the rendezvous is empty. Allowed: any other text, the same on all nodes.");
   }
-  MustBePrintable(run_id, "run id");
+  MustBePrintable(run_id, "run id", kRunIdBytesMax);
 }
 
 void MustBeRankPolicy(const std::string& word) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/limits.h"
 #include "muster/rendezvous_parameters.h"
 #include "rendezvous/core/run_settings.h"
 
@@ -18,7 +19,7 @@ void TakeText(const RendezvousParameters& parameters, std::string_view key, std:
 
 void MustBe(bool right, std::string_view what, int64_t found, std::string_view allowed);
 /// Checks a run id or a label.
-void MustBePrintable(const std::string& text, std::string_view what);
+void MustBePrintable(const std::string& text, std::string_view what, size_t bytes_max);
 /// Checks that the run id is not empty, and printable.
 void MustBeRunId(const std::string& run_id);
 void MustBeRankPolicy(const std::string& word);
@@ -46,7 +47,7 @@ void TakeRoundOptions(const RendezvousParameters& parameters, Options& options) 
 template <typename Options>
 void MustBeRoundOptions(const Options& options) {
   MustBeRunId(options.run_id);
-  MustBePrintable(options.label, "label");
+  MustBePrintable(options.label, "label", kNodeNameBytesMax);
   MustBe(options.join_timeout.count() > 0, "join_timeout in ms", options.join_timeout.count(),
          "above 0");
   MustBe(options.close_timeout.count() > 0, "close_timeout in ms", options.close_timeout.count(),

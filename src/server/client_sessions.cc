@@ -32,8 +32,8 @@ Result<size_t> ClientConnection::RunSession(std::string_view bytes) {
 
 Status ClientConnection::SendStatus(const wire::SessionRequest& request) {
   std::string status;
-  const SessionHub::StatusPage page = server_.sessions_.Status(request);
-  wire::AppendStatus(status, page.runs, page.more);
+  SessionHub::StatusPage page = server_.sessions_.Status(request);
+  wire::AppendStatus(status, std::move(page.runs), page.more);
   if (status.size() > server_.store_.ReplyRoom()) {
     return Error{Code::kProtocol, Concat("a status of ", HumanBytes(status.size()),
                                          ", more than one reply may have")};

@@ -264,10 +264,19 @@ TEST_P(SessionHostileTest, AnAddressThatDoesNotPrintIsRefused) {
   using namespace std::string_literals;
   for (const std::string& addr : {"a\nb"s, "\0"s, "\x7f"s, "\x1b[2J"s, "\u0085"s, "a\tb"s})
     ExpectRefused(FrameOf({.kind = Said::kOpen, .hello = HelloOf(addr, {}, "bad")}), "printable");
-  const std::string longest(1'024, 'x');
+  const std::string longest(256, 'x');
   ExpectRefused(FrameOf({.kind = Said::kOpen, .hello = HelloOf(longest + "x", {}, "bad")}),
-                "at most 1 KiB");
+                "at most 256 bytes");
   EXPECT_EQ(SessionTalker(port()).Open(HelloOf(longest, {}, "long")).addr, longest);
+}
+
+// All labels of a run are compared with each other in one step when a round is complete.
+TEST_P(SessionHostileTest, ALongLabelIsRefused) {
+  Hello hello = HelloOf("n", {}, "labelled");
+  hello.label = std::string(257, 'l');
+  ExpectRefused(FrameOf({.kind = Said::kOpen, .hello = hello}), "257 bytes. Allowed: at most 256");
+  hello.label.pop_back();
+  EXPECT_EQ(SessionTalker(port()).Open(hello).addr, "n");
 }
 
 TEST_P(SessionHostileTest, ARunWithoutANameIsRefused) {
@@ -277,7 +286,7 @@ TEST_P(SessionHostileTest, ARunWithoutANameIsRefused) {
 TEST_P(SessionHostileTest, LongAndUnusualTextsComeBackWhole) {
   using namespace std::string_literals;
   Hello hello = HelloOf("gr\u00fc\u00dfe", {}, "\0\n\x1b"s + std::string(4'000, 'r'));
-  hello.label = "\x01\u20ac" + std::string(4'000, 'l');
+  hello.label = "\x01\u20ac" + std::string(250, 'l');
   SessionTalker node(port(), hello);
   const RunReport run = node.Status(hello.run_id).at(0);
   EXPECT_EQ(run.id, hello.run_id);

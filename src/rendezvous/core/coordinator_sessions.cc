@@ -90,11 +90,16 @@ Coordinator::Run* Coordinator::RunFor(const Hello& hello, SessionId session, Ins
   if (std::string why = wanted.Impossible(); !why.empty())
     return refuse(Push::Refusal::kSettings, std::move(why));
   const std::string& addr = hello.node.addr;
-  if (addr.empty() || addr.size() > kNodeAddressBytesMax || Printable(addr, addr.size()) != addr) {
+  if (addr.empty() || addr.size() > kNodeNameBytesMax || Printable(addr, addr.size()) != addr) {
     return refuse(Push::Refusal::kSettings,
                   Concat("the address '", Printable(addr, 64),
                          "' of the node must be printable UTF-8 of at most ",
-                         HumanBytes(kNodeAddressBytesMax)));
+                         HumanBytes(kNodeNameBytesMax)));
+  }
+  if (hello.label.size() > kNodeNameBytesMax) {
+    return refuse(Push::Refusal::kSettings,
+                  Concat("the label of node '", hello.node.ToString(), "' has ", hello.label.size(),
+                         " bytes. Allowed: at most ", kNodeNameBytesMax));
   }
   auto found = runs_.find(hello.run_id);
   if (found == runs_.end()) {

@@ -80,8 +80,11 @@ std::vector<int64_t> AssignRanks(RankPolicy policy, std::span<const Candidate> c
 }
 
 bool NaturalLess(std::string_view a, std::string_view b) {
-  std::string_view x = a;
-  std::string_view y = b;
+  // The names of a fleet begin alike. A number in which they differ is compared as a whole.
+  auto same = static_cast<size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
+  while (same > 0 && IsDigit(a[same - 1])) --same;
+  std::string_view x = a.substr(same);
+  std::string_view y = b.substr(same);
   while (!x.empty() && !y.empty()) {
     if (IsDigit(x.front()) && IsDigit(y.front())) {
       const auto [x_end, x_value] = DigitsOf(x);

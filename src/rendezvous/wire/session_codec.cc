@@ -3,6 +3,7 @@
 #include <chrono>
 #include <optional>
 #include <type_traits>
+#include <utility>
 
 #include "base/assert.h"
 #include "base/bytes.h"
@@ -295,11 +296,14 @@ void AppendSessionFrame(std::string& out, const SessionRequest& request) {
 
 void AppendSessionFrame(std::string& out, const Push& push) { AppendFrame(out, push); }
 
-void AppendStatus(std::string& out, const std::vector<RunReport>& runs, bool more) {
-  for (const RunReport& run : runs) {
-    AppendFrame(out, StatusPart{.kind = StatusPart::Kind::kRun, .run = run});
-    for (const MemberReport& member : run.members)
-      AppendFrame(out, StatusPart{.kind = StatusPart::Kind::kMember, .member = member});
+void AppendStatus(std::string& out, std::vector<RunReport> runs, bool more) {
+  for (RunReport& run : runs) {
+    std::vector<MemberReport> members = std::exchange(run.members, {});
+    AppendFrame(out, StatusPart{.kind = StatusPart::Kind::kRun, .run = std::move(run)});
+    for (MemberReport& member : members) {
+      AppendFrame(out,
+                  StatusPart{.kind = StatusPart::Kind::kMember, .member = std::move(member)});
+    }
   }
   AppendFrame(out, StatusPart{.kind = StatusPart::Kind::kDone, .more = more});
 }

@@ -68,7 +68,7 @@ std::string SessionGreeting(bool ask);
 void AppendSessionFrame(std::string& out, const SessionRequest& request);
 void AppendSessionFrame(std::string& out, const Push& push);
 /// Appends all parts of the answer. `more`: there are further runs that are not in it.
-void AppendStatus(std::string& out, const std::vector<RunReport>& runs, bool more);
+void AppendStatus(std::string& out, std::vector<RunReport> runs, bool more);
 
 /// The size of the frame that `bytes` begin with; 0 while it is unknown; kProtocol if it is not a
 /// frame.
