@@ -17,7 +17,7 @@ namespace {
 
 void CheckNode(const Node& node) {
   FUZZ_CHECK(IsUtf8(node.addr));
-  FUZZ_CHECK(node.addr.size() <= kNodeNameBytesMax);
+  FUZZ_CHECK(node.addr.size() <= kNodeAddressBytesMax);
 }
 
 size_t BytesOf(const std::map<std::string, std::string>& unknown) {

@@ -105,7 +105,12 @@ constexpr Sign kRanksUnexchanged[] = {
     {"some of its workers have the", "with the wrong numbers ranks overlap"},
     {"its workers are", "with the wrong numbers ranks are outside"},
 };
-constexpr Sign kUnfencedLeader[] = {{"and does not lead"}};
+constexpr Sign kUnfencedLeader[] = {
+    {"and does not lead"},
+    {"of its plan: it is not there",
+     "etcd is restored, with the leader's key: the leader continues a write whose first part has "
+     "gone"},
+};
 constexpr Sign kUncommittedRound[] = {{"no node has completed such a round with it"}};
 constexpr Sign kAssignmentOfOldRound[] = {
     {kNotTogether,

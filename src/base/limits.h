@@ -63,8 +63,10 @@ inline constexpr uint64_t kStateStackMax = 1024 * 1024;
 inline constexpr uint64_t kStateUnknownMax = 1024;
 /// How deep unknown values that are passed on may be nested.
 inline constexpr uint64_t kStateDepthMax = 64;
-/// The address of a node, and its label. A coordinator sorts all of them in one step, so a stranger
-/// must not make them long. A host name has at most 253 characters.
+inline constexpr uint64_t kNodeAddressBytesMax = 1024;
+
+/// The address and the label of a node in a session. The coordinator sorts all of them in one step,
+/// so an untrusted peer must not make them long. A host name has at most 253 characters.
 inline constexpr uint64_t kNodeNameBytesMax = 256;
 
 /// Closed runs that a server remembers after it had to evict them; eight bytes each.

@@ -91,10 +91,10 @@ Coordinator::Run* Coordinator::RunFor(const Hello& hello, SessionId session, Ins
     return refuse(Push::Refusal::kSettings, std::move(why));
   const std::string& addr = hello.node.addr;
   if (addr.empty() || addr.size() > kNodeNameBytesMax || Printable(addr, addr.size()) != addr) {
-    return refuse(Push::Refusal::kSettings,
-                  Concat("the address '", Printable(addr, 64),
-                         "' of the node must be printable UTF-8 of at most ",
-                         HumanBytes(kNodeNameBytesMax)));
+    return refuse(
+        Push::Refusal::kSettings,
+        Concat("the address '", Printable(addr, 64),
+               "' of the node must be printable UTF-8 of at most ", HumanBytes(kNodeNameBytesMax)));
   }
   if (hello.label.size() > kNodeNameBytesMax) {
     return refuse(Push::Refusal::kSettings,

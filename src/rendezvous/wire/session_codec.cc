@@ -301,8 +301,7 @@ void AppendStatus(std::string& out, std::vector<RunReport> runs, bool more) {
     std::vector<MemberReport> members = std::exchange(run.members, {});
     AppendFrame(out, StatusPart{.kind = StatusPart::Kind::kRun, .run = std::move(run)});
     for (MemberReport& member : members) {
-      AppendFrame(out,
-                  StatusPart{.kind = StatusPart::Kind::kMember, .member = std::move(member)});
+      AppendFrame(out, StatusPart{.kind = StatusPart::Kind::kMember, .member = std::move(member)});
     }
   }
   AppendFrame(out, StatusPart{.kind = StatusPart::Kind::kDone, .more = more});

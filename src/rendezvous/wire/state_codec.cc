@@ -243,9 +243,9 @@ class StateReader {
     MUSTER_CHECK_OK(Take(addr, TakeOut(attributes, addr), node.addr));
     MUSTER_TRY(node.pid, Int(pid, TakeOut(attributes, pid)));
     MUSTER_TRY(node.local_id, Int(local_id, TakeOut(attributes, local_id)));
-    if (node.addr.size() > kNodeNameBytesMax) {
+    if (node.addr.size() > kNodeAddressBytesMax) {
       return Wrong("the node at byte ", value.at, " has an address of ", node.addr.size(),
-                   " bytes, limit ", kNodeNameBytesMax);
+                   " bytes, limit ", kNodeAddressBytesMax);
     }
     if (!attributes.empty()) {
       std::map<std::string, std::string> kept;
@@ -377,7 +377,7 @@ class StateWriter {
     const auto known = nodes_.find(node);
     if (known != nodes_.end()) return Recall(known->second);
     MUSTER_ASSERT(IsUtf8(node.addr));
-    MUSTER_ASSERT(node.addr.size() <= kNodeNameBytesMax);
+    MUSTER_ASSERT(node.addr.size() <= kNodeAddressBytesMax);
     Object(PickleClass::kNode);
     nodes_.emplace(node, Memoize());
     Put(Op::kEmptyDict);

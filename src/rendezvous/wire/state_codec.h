@@ -21,7 +21,7 @@ Result<RendezvousState> ReadState(std::string_view pickle);
 /// attributes. Equal states give equal bytes here, but not in Python: never compare states by their
 /// bytes.
 ///
-/// The address of every node is UTF-8 and within kNodeNameBytesMax, or this aborts: no peer
+/// The address of every node is UTF-8 and within kNodeAddressBytesMax, or this aborts: no peer
 /// could read the state. In `closed_by`, which is for people, invalid characters are replaced.
 /// Times outside the years 1 to 9999 become the nearest times inside. `unknown_of_nodes` is written
 /// only for nodes of the state.
