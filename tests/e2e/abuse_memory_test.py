@@ -257,11 +257,14 @@ class Memory(Processes, unittest.TestCase):
     def test_many_values_in_unread_replies(self):
         self.client().send(raw.request(raw.SET, b"/k", bytes(4097)))
         greedy = []
-        for _ in range(BOUND // (4 * MIB)):
+        for _ in range(BOUND // (2 * MIB)):
             greedy.append(self.client(receive_buffer=4096))
-            greedy[-1].send(raw.listed(raw.MULTI_GET, *[b"/k"] * 60_000))
+            with contextlib.suppress(ConnectionError):
+                greedy[-1].send(raw.listed(raw.MULTI_GET, *[b"/k"] * 60_000))
         self.client().add(b"/n")
-        self.until(lambda: any("store_bytes_max" in line for line in self.lines))
+        # On a machine so slow that the requests take 10 s, the first ones are closed because they take nothing while
+        # memory is scarce, and the bound is never reached.
+        self.until(lambda: any("store_bytes_max" in line or "memory is scarce" in line for line in self.lines))
         self.finish(suspects=greedy)
 
     def test_clients_that_vanish_do_not_hide_an_offender(self):
