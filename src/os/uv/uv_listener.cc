@@ -290,14 +290,14 @@ struct UvListener::Poll {
     named = largest.from;
     named_at = loop->Now();
     log(LogLevel::kWarning,
-        Concat(ToString(largest.from), " holds ", largest.held, " of ", largest.total,
+        Concat(NameOf(largest.from), " holds ", largest.held, " of ", largest.total,
                " connections: the least used are closed when other addresses need a descriptor"));
   }
 };
 
 UvListener::UvListener(UvLoop& loop, ListeningSocket socket, JudgeOpening judge, LogSink log,
                        size_t reserve)
-    : port_(socket.port()), poll_(new Poll(reserve > 0 ? reserve : SpareDescriptors())) {
+    : poll_(new Poll(reserve > 0 ? reserve : SpareDescriptors())) {
   MUSTER_ASSERT(loop.IsCurrent());
   poll_->fd = OwnedFd(socket.Release());
   poll_->judge = std::move(judge);
