@@ -11,8 +11,8 @@
 #include "muster/network.h"
 #include "muster/tcp_store.h"
 #include "os/ports/system.h"
+#include "os/posix/file_io.h"
 #include "os/posix/process.h"
-#include "os/posix/temporary_file.h"
 #include "rendezvous/event_recorder.h"
 #include "rendezvous/session/status_client.h"
 
