@@ -5,7 +5,7 @@
 #include "base/planted.h"
 #include "base/probe.h"
 #include "base/text.h"
-#include "rendezvous/core/transitions.h"
+#include "rendezvous/core/operations.h"
 #include "rendezvous/wire/state_codec.h"
 
 namespace muster {
