@@ -5,7 +5,6 @@
 #include "base/text.h"
 #include "muster/prefix_store.h"
 #include "muster/rendezvous_error.h"
-#include "rendezvous/core/transitions.h"
 #include "rendezvous/option_readers.h"
 #include "rendezvous/wire/state_codec.h"
 

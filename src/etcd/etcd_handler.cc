@@ -7,15 +7,13 @@
 #include "etcd/etcd_store.h"
 #include "etcd/link.h"
 #include "os/posix/host.h"
-#include "rendezvous/new_node.h"
 #include "rendezvous/option_readers.h"
 
 namespace muster {
 
 namespace {
 
-SessionHandlerOptions HandlerOptions(const EtcdRendezvousOptions& options, System& system,
-                                     std::function<LoopThread*()> thread) {
+SessionHandlerOptions HandlerOptions(const EtcdRendezvousOptions& options, System& system) {
   options.Validate();
   const auto& [host, port] = options.etcd.endpoints.front();
   const std::string addr = options.local_addr.empty()
@@ -29,8 +27,7 @@ SessionHandlerOptions HandlerOptions(const EtcdRendezvousOptions& options, Syste
                     .label = options.label},
           .join_timeout = options.join_timeout,
           .close_timeout = options.close_timeout,
-          .events = options.events,
-          .thread = std::move(thread)};
+          .events = options.events};
 }
 
 }  // namespace
@@ -46,40 +43,35 @@ EtcdRendezvousOptions EtcdRendezvousOptions::From(const RendezvousParameters& pa
 
 void EtcdRendezvousOptions::Validate() const {
   etcd.Validate();
-  MustBeRoundOptions(*this);
-  MustBePossible(RunSettingsOf(*this, 0s), run_id);  // a lease has its own grace
+  MustBeRoundOptions(*this, 0s);  // a lease has its own grace
 }
 
 EtcdHandler::EtcdHandler(EtcdRendezvousOptions options, EtcdConnector connect, System& system)
-    : SessionHandler(HandlerOptions(options, system,
-                                    [this] {
-                                      calls_ = std::make_shared<EtcdCalls>(connect_, system_);
-                                      return &calls_->thread();
-                                    }),
-                     system,
-                     [this](LoopThread& thread, const Hello& hello, uint64_t seed,
-                            RendezvousLinkListener& listener) {
-                       return std::make_unique<EtcdLink>(
-                           thread.loop(),
-                           EtcdLinkOptions{.connect = [this](Loop&) { return calls_->Client(); },
-                                           .prefix = prefix_,
-                                           .hello = hello,
-                                           .seed = seed,
-                                           .entropy = [this] { return system_.Seed(); }},
-                           listener);
-                     }),
+    : SessionHandler(HandlerOptions(options, system), system),
       etcd_(std::move(options)),
       connect_(std::move(connect)),
       prefix_(etcd_.etcd.prefix.empty() ? EtcdRendezvousOptions::kDefaultPrefix
                                         : std::string_view(etcd_.etcd.prefix)) {}
 
-// Join() always returns a round: with etcd there is no fallback to c10d.
-RendezvousInfo EtcdHandler::NextRendezvous() {
-  const Push round = *Join();
-  return Enter(round, Recording([&] { return StoreOf(round); }));
+LoopThread* EtcdHandler::SharedThread() {
+  calls_ = std::make_shared<EtcdCalls>(connect_, system_);
+  return &calls_->thread();
 }
 
-std::shared_ptr<Store> EtcdHandler::StoreOf(const Push& assignment) const {
+std::unique_ptr<RendezvousLink> EtcdHandler::MakeLink(LoopThread& thread, const Hello& hello,
+                                                      uint64_t seed,
+                                                      RendezvousLinkListener& listener) {
+  return std::make_unique<EtcdLink>(
+      thread.loop(),
+      EtcdLinkOptions{.connect = [this](Loop&) { return calls_->Client(); },
+                      .prefix = prefix_,
+                      .hello = hello,
+                      .seed = seed,
+                      .entropy = [this] { return system_.Seed(); }},
+      listener);
+}
+
+std::shared_ptr<Store> EtcdHandler::StoreOf(const Push& assignment) {
   const wire::EtcdKeys keys(prefix_, etcd_.run_id);
   // The name of the round's plan: an etcd that is restored from older data may complete a round of
   // the same number again. Leaders of earlier versions send no name.

@@ -18,10 +18,12 @@ class EtcdHandler final : public SessionHandler {
   ~EtcdHandler() override { EndSession(); }
 
   std::string GetBackend() const override { return etcd_.backend; }
-  RendezvousInfo NextRendezvous() override;
 
  private:
-  std::shared_ptr<Store> StoreOf(const Push& assignment) const;
+  std::unique_ptr<RendezvousLink> MakeLink(LoopThread& thread, const Hello& hello, uint64_t seed,
+                                           RendezvousLinkListener& listener) override;
+  LoopThread* SharedThread() override;
+  std::shared_ptr<Store> StoreOf(const Push& assignment) override;
 
   const EtcdRendezvousOptions etcd_;
   const EtcdConnector connect_;

@@ -177,7 +177,8 @@ Status EtcdLeader::ResumeRun(Instant now, Pushes& out) {
   if (stale) record_.closed = false, record_.closed_by.clear();
   MUSTER_TRY(const auto places, LastRound());
   for (const wire::EtcdPlace& place : places) {
-    ResumedRun::Member member{.node = place.node, .rank = place.rank};
+    ResumedRun::Member member{.hello = {.run_id = options_.run_id, .node = place.node},
+                              .rank = place.rank};
     const auto found = members_.find(place.session);
     if (found != members_.end() && HasLeft(found->second.notice, record_.round)) {
       MUSTER_ETCD_PROBE("a leader found a live node that had left the round");
@@ -185,8 +186,8 @@ Status EtcdLeader::ResumeRun(Instant now, Pushes& out) {
     }
     if (found != members_.end()) {
       member.session = SessionId{static_cast<uint64_t>(place.session)};
-      member.label = found->second.record.hello.label;
-      member.bootstrap_port = found->second.record.hello.bootstrap_port;
+      member.hello.label = found->second.record.hello.label;
+      member.hello.bootstrap_port = found->second.record.hello.bootstrap_port;
       // An earlier leader of an older version did not record all of them.
       resumed.settings.Complete(found->second.record.hello.settings);
     } else {
@@ -271,9 +272,9 @@ void EtcdLeader::Begin(Duration run_ttl) {
   watch_ = etcd_.Watch(EtcdPrefix(keys_.Members()), read_->revision + 1, *this);
   read_.reset();
   // The waiting nodes were resumed one after the other. Report their final number only.
-  const std::optional<RunSnapshot> run = coordinator_->Snapshot(options_.run_id);
+  const Coordinator::Run* run = coordinator_->Find(options_.run_id);
   for (Push& push : out) {
-    if (push.kind == Push::Kind::kNodesWaiting) push.count = run->waiting;
+    if (push.kind == Push::Kind::kNodesWaiting) push.count = std::ssize(run->state.wait_list);
   }
   Deliver(out);
 }
@@ -327,19 +328,19 @@ void EtcdLeader::Deliver(const Pushes& pushes) {
   std::set<Member*> changed;
   std::vector<wire::EtcdPlace> round;
   const Push* completed = nullptr;
-  const RunSnapshot run = coordinator_->Snapshot(options_.run_id).value_or(RunSnapshot{});
+  const Coordinator::Run* run = coordinator_->Find(options_.run_id);
   for (const Push& push : pushes) {
     const auto found = members_.find(static_cast<int64_t>(push.to));
     if (found == members_.end()) continue;  // removed since then
     Member& member = found->second;
-    UpdateNotice(member.notice, push, run.lost);
+    UpdateNotice(member.notice, push, run == nullptr ? 0 : run->losses.count);
     changed.insert(&member);
     if (push.kind != Push::Kind::kComplete || push.round <= record_.round) continue;
     completed = &push;
     round.push_back({.node = member.record.hello.node, .session = found->first, .rank = push.rank});
   }
   if (completed != nullptr && !Planted(Bug::kUncommittedRound)) CommitRound(round, *completed);
-  if (run.closed && !record_.closed) {
+  if (run != nullptr && run->state.closed && !record_.closed) {
     closed_at_ = members_.empty() ? 0 : members_.rbegin()->first + 1;  // or later
     CommitRun();
   }
@@ -375,11 +376,11 @@ void EtcdLeader::CommitRound(const std::vector<wire::EtcdPlace>& places, const P
 }
 
 void EtcdLeader::CommitRun() {
-  const RunSnapshot run = *coordinator_->Snapshot(options_.run_id);
+  const Coordinator::Run& run = *coordinator_->Find(options_.run_id);
   record_.settings = run.settings;
   record_.settings_of = run.settings_of;
-  record_.closed = run.closed;
-  record_.closed_by = run.closed_by;
+  record_.closed = run.state.closed;
+  record_.closed_by = run.state.closed_by;
   outbox_->Seal();
   outbox_->Put(keys_.Run(), wire::Write(record_), run_lease_);
   outbox_->Seal();

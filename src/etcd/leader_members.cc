@@ -51,12 +51,12 @@ void EtcdLeader::OpenSession(Member& member, Instant now, Pushes& out) {
   // Without a session, the refusal answers its request.
   if (member.key.token == 0) member.notice.serial = member.record.serial;
   // The run may have been closed for this node, which may not have received that.
-  const std::optional<RunSnapshot> run = coordinator_->Snapshot(options_.run_id);
-  if (member.key.token != 0 && run->closed) {
+  const Coordinator::Run* run = coordinator_->Find(options_.run_id);
+  if (member.key.token != 0 && run->state.closed) {
     out.push_back({.to = member.key.session,
                    .kind = Push::Kind::kClosed,
-                   .round = run->round,
-                   .who = run->closed_by});
+                   .round = run->state.round,
+                   .who = run->state.closed_by});
   }
 }
 

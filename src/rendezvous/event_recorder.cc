@@ -4,7 +4,8 @@
 #include <memory>
 #include <mutex>
 
-#include "base/text.h"
+#include "muster/network.h"
+#include "os/posix/process.h"
 
 namespace muster {
 
@@ -35,9 +36,8 @@ void SetRendezvousEventSink(RendezvousEventSink sink) {
   // report events.
 }
 
-EventRecorder::EventRecorder(RendezvousEventSink own, std::string run_id,
-                             std::function<EventOrigin()> origin)
-    : own_(std::move(own)), run_id_(std::move(run_id)), origin_(std::move(origin)) {}
+EventRecorder::EventRecorder(RendezvousEventSink own, std::string run_id, std::string hostname)
+    : own_(std::move(own)), run_id_(std::move(run_id)), hostname_(std::move(hostname)) {}
 
 bool EventRecorder::enabled() const {
   // Relaxed: the flag only saves work, the sink itself is read under its lock.
@@ -55,14 +55,12 @@ void EventRecorder::Deliver(const EventName& name, const Node* node, RendezvousE
     event.hostname = node->addr;
     event.pid = node->pid;
     event.local_id = node->local_id;
-  } else if (origin_) {
-    EventOrigin origin = origin_();
-    event.hostname = std::move(origin.hostname);
-    event.pid = origin.pid;
+  } else {
+    event.hostname = hostname_.empty() ? FullyQualifiedName() : hostname_;
+    event.pid = ProcessId();
   }
-  if (event.node_state == NodeState::kFailed && event.error_trace.empty()) {
-    event.error_trace = Concat(event.name, ": ", event.message);
-  }
+  if (event.node_state == NodeState::kFailed)
+    event.error_trace = event.message.empty() ? event.name : event.message;
   if (own_) return own_(event);
 
   std::shared_ptr<const RendezvousEventSink> sink;

@@ -3,36 +3,16 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "base/text.h"
 #include "muster/rendezvous_events.h"
 #include "rendezvous/core/node.h"
 
 namespace muster {
-
-/// The origin of an event without a node.
-struct EventOrigin {
-  std::string hostname;
-  int64_t pid = 0;
-};
-
-/// The node that an event is about, or none: a view of a Node, an optional one or std::nullopt,
-/// valid within the call.
-class EventNode {
- public:
-  EventNode(std::nullopt_t) {}                   // NOLINT: implicit
-  EventNode(const Node& node) : node_(&node) {}  // NOLINT: implicit
-  EventNode(const std::optional<Node>& node) : node_(node ? &*node : nullptr) {}  // NOLINT
-
-  const Node* get() const { return node_; }
-
- private:
-  const Node* node_ = nullptr;
-};
 
 /// An event's name in two parts, concatenated only if there is a sink.
 struct EventName {
@@ -45,72 +25,63 @@ struct EventName {
 
 class EventRecorder {
  public:
-  /// `own` null: the sink that the process has at the time of each event. `origin` is called only
-  /// when an event without a node is delivered: finding a machine's full name may take long.
-  EventRecorder(RendezvousEventSink own, std::string run_id,
-                std::function<EventOrigin()> origin = nullptr);
+  /// `own` null: the sink that the process has at the time of each event. `hostname` is that of
+  /// events without a node; empty: this machine's full name, which is looked up only when such an
+  /// event is delivered, because that may take long.
+  EventRecorder(RendezvousEventSink own, std::string run_id, std::string hostname = "");
 
   /// Whether there is a sink. Cheap: without a sink of its own, one atomic load.
   bool enabled() const;
 
-  /// Records that something happened. `make` returns the message; here and below it is called only
-  /// if there is a sink. For failures use RecordFailure().
-  template <typename MakeMessage>
-  void Record(EventName name, NodeState state, EventNode node, const MakeMessage& make) const {
-    Report(name, node, [&](RendezvousEvent& event) {
-      event.message = make();
-      event.node_state = state;
-    });
+  /// Records what a node does: "node 'a_1_0' has closed rendezvous 'run'", of "has closed". Here
+  /// and below, the pieces of the text are concatenated only if there is a sink.
+  template <typename... What>
+  void Record(const EventName& name, NodeState state, const Node& node, const What&... what) const {
+    Report(name, state, &node, std::nullopt, [&] { return Sentence(node, Concat(what...)); });
   }
-
-  /// For messages: makes "node 'a_1_0' has closed rendezvous 'run'" of "has closed".
-  std::string Sentence(const Node& node, std::string_view what) const;
 
   /// Records that the node is in a round, with this rank.
-  template <typename MakeMessage>
-  void RecordJoined(EventName name, EventNode node, int64_t rank, const MakeMessage& make) const {
-    Report(name, node, [&](RendezvousEvent& event) {
-      event.message = make();
-      event.rank = rank;
+  void RecordJoined(const EventName& name, const Node& node, int64_t rank, int64_t world_size,
+                    int64_t round) const {
+    Report(name, NodeState::kRunning, &node, rank, [&] {
+      return Sentence(node,
+                      Concat("is rank ", rank, " of ", world_size, " in round ", round, " of"));
     });
   }
 
-  /// Records a failure. `make_trace` returns what failed, and where if that is known; if it returns
-  /// "", the event's name and message are used.
-  template <typename MakeMessage, typename MakeTrace>
-  void RecordFailure(EventName name, EventNode node, const MakeMessage& make,
-                     const MakeTrace& make_trace) const {
-    Report(name, node, [&](RendezvousEvent& event) {
-      event.message = make();
-      event.node_state = NodeState::kFailed;
-      event.error_trace = make_trace();
-    });
+  /// Records what this process does, without a node.
+  template <typename... What>
+  void RecordOfProcess(const EventName& name, NodeState state, const What&... what) const {
+    Report(name, state, nullptr, std::nullopt, [&] { return Concat(what...); });
   }
 
-  /// Records a failure of which only the exception is known.
-  void RecordFailure(EventName name, EventNode node, const std::string& what) const {
-    const auto same = [&] { return what; };
-    RecordFailure(name, node, same, same);
+  /// Records a failure of `node`, or of this process if that is null.
+  void RecordFailure(const EventName& name, const Node* node, const std::string& what) const {
+    Report(name, NodeState::kFailed, node, std::nullopt, [&] { return what; });
   }
 
  private:
-  template <typename FillIn>
-  void Report(const EventName& name, EventNode node, const FillIn& fill_in) const {
+  template <typename MakeMessage>
+  void Report(const EventName& name, NodeState state, const Node* node, std::optional<int64_t> rank,
+              const MakeMessage& make) const {
     if (!enabled()) return;
     try {
       RendezvousEvent event;
-      fill_in(event);
-      Deliver(name, node.get(), std::move(event));
+      event.message = make();
+      event.node_state = state;
+      event.rank = rank;
+      Deliver(name, node, std::move(event));
     } catch (...) {
       // The sink throws, or there is no memory for a message: the rendezvous is more important.
     }
   }
 
+  std::string Sentence(const Node& node, std::string_view what) const;
   void Deliver(const EventName& name, const Node* node, RendezvousEvent event) const;
 
   const RendezvousEventSink own_;
   const std::string run_id_;
-  const std::function<EventOrigin()> origin_;
+  const std::string hostname_;
 };
 
 }  // namespace muster

@@ -7,7 +7,6 @@
 
 #include "base/text.h"
 #include "base/trim.h"
-#include "rendezvous/core/rank_policy.h"
 
 namespace muster {
 
@@ -78,8 +77,8 @@ void MustBeRunId(const std::string& run_id) {
   MustBePrintable(run_id, "run id", kRunIdBytesMax);
 }
 
-void MustBeRankPolicy(const std::string& word) {
-  if (ParseRankPolicy(word)) return;
+RankPolicy RankPolicyOf(const std::string& word) {
+  if (const auto policy = ParseRankPolicy(word)) return *policy;
   throw std::invalid_argument(Concat("The rank policy '", Printable(word),
                                      "' does not exist. Allowed: natural, text, stable, label."));
 }
@@ -100,6 +99,14 @@ void MustBePossible(const RunSettings& settings, const std::string& run_id) {
   const std::string why = settings.Impossible();
   if (!why.empty())
     throw std::invalid_argument(Concat("The rendezvous '", run_id, "': ", why, "."));
+}
+
+Node NewNode(System& system, const std::string& addr) {
+  // Others read it as the address of the master, in environments and logs.
+  MustBePrintable(addr, "local address", kNodeNameBytesMax);
+  return {.addr = addr,
+          .pid = static_cast<int64_t>(system.process_id()),
+          .local_id = system.NextNodeId()};
 }
 
 }  // namespace muster

@@ -8,6 +8,8 @@
 
 #include "base/limits.h"
 #include "muster/rendezvous_parameters.h"
+#include "os/ports/system.h"
+#include "rendezvous/core/node.h"
 #include "rendezvous/core/run_settings.h"
 
 namespace muster {
@@ -22,7 +24,7 @@ void MustBe(bool right, std::string_view what, int64_t found, std::string_view a
 void MustBePrintable(const std::string& text, std::string_view what, size_t bytes_max);
 /// Checks that the run id is not empty, and printable.
 void MustBeRunId(const std::string& run_id);
-void MustBeRankPolicy(const std::string& word);
+RankPolicy RankPolicyOf(const std::string& word);
 
 /// Options that the backends "muster" and "etcd" have in common.
 template <typename Options>
@@ -44,17 +46,6 @@ void TakeRoundOptions(const RendezvousParameters& parameters, Options& options) 
       parameters.GetAsInt("keep_alive_max_attempt").value_or(options.keep_alive_max_attempt);
 }
 
-template <typename Options>
-void MustBeRoundOptions(const Options& options) {
-  MustBeRunId(options.run_id);
-  MustBePrintable(options.label, "label", kNodeNameBytesMax);
-  MustBe(options.join_timeout.count() > 0, "join_timeout in ms", options.join_timeout.count(),
-         "above 0");
-  MustBe(options.close_timeout.count() > 0, "close_timeout in ms", options.close_timeout.count(),
-         "above 0");
-  MustBeRankPolicy(options.rank_policy);
-}
-
 /// The settings for the rendezvous machine.
 template <typename Options>
 RunSettings RunSettingsOf(const Options& options, Duration grace) {
@@ -64,13 +55,27 @@ RunSettings RunSettingsOf(const Options& options, Duration grace) {
           .keep_alive_interval = options.keep_alive_interval,
           .keep_alive_max_attempt = options.keep_alive_max_attempt,
           .grace = grace,
-          .policy = *ParseRankPolicy(options.rank_policy),
+          .policy = RankPolicyOf(options.rank_policy),
           .forming = Forming{.reform_timeout = options.reform_timeout,
                              .rejoin_window = options.rejoin_window,
                              .expected = options.expected}};
 }
-/// std::invalid_argument for impossible settings.
 RunSettings RunSettingsOf(const RendezvousSettings& settings);
+
 void MustBePossible(const RunSettings& settings, const std::string& run_id);
+template <typename Options>
+void MustBeRoundOptions(const Options& options, Duration grace) {
+  MustBeRunId(options.run_id);
+  MustBePrintable(options.label, "label", kNodeNameBytesMax);
+  MustBe(options.join_timeout.count() > 0, "join_timeout in ms", options.join_timeout.count(),
+         "above 0");
+  MustBe(options.close_timeout.count() > 0, "close_timeout in ms", options.close_timeout.count(),
+         "above 0");
+  MustBePossible(RunSettingsOf(options, grace), options.run_id);
+}
+
+/// A new node of the process: address, process id and a number that no other node of the process
+/// has. Refuses an address that others could not read.
+Node NewNode(System& system, const std::string& addr);
 
 }  // namespace muster

@@ -2,8 +2,12 @@
 // one.
 #pragma once
 
+#include <exception>
 #include <memory>
+#include <string_view>
 
+#include "base/text.h"
+#include "muster/rendezvous_error.h"
 #include "muster/store.h"
 
 namespace muster {
@@ -14,5 +18,18 @@ bool StillThere(Store& store);
 /// Opens another connection to the same data, with the same timeout. Tries for at most a second:
 /// the caller may try again later. Throws what Clone() throws.
 std::shared_ptr<Store> Reconnected(Store& lost);
+
+/// Runs an operation of a store. What it throws means that the store is out of reach:
+/// RendezvousConnectionError, "<failure>: <what it threw>".
+template <typename Operation>
+auto Reaching(std::string_view failure, const Operation& operation) {
+  try {
+    return operation();
+  } catch (const InterruptedError&) {
+    throw;
+  } catch (const std::exception& error) {
+    std::throw_with_nested(RendezvousConnectionError(Concat(failure, ": ", error.what())));
+  }
+}
 
 }  // namespace muster

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 #include <stdexcept>
 #include <utility>
 
@@ -78,18 +77,18 @@ std::optional<T> Read(const RendezvousParameters& parameters, std::string_view k
   return value;
 }
 
-/// The option in seconds, or nothing if it is not given.
-std::optional<milliseconds> SecondsOption(const RendezvousParameters& parameters,
-                                          std::string_view key) {
+/// Whole seconds; without the option, the setting keeps its default.
+void TakeWholeSeconds(const RendezvousParameters& parameters, std::string_view key,
+                      milliseconds& setting) {
   const std::optional<int64_t> seconds = parameters.GetAsInt(key);
-  if (!seconds) return std::nullopt;
+  if (!seconds) return;
   // Both bounds are checked, because the conversion to milliseconds could overflow. Validate()
   // refuses values that are not positive.
   if (*seconds > kSecondsMax || *seconds < -kSecondsMax) {
     throw std::invalid_argument(Concat("Rendezvous option '", key, "' is ", *seconds,
                                        " seconds. Allowed: 1 to ", kSecondsMax, '.'));
   }
-  return std::chrono::seconds(*seconds);
+  setting = std::chrono::seconds(*seconds);
 }
 
 /// Refuses None, which can only be a mistake here.
@@ -164,18 +163,15 @@ RendezvousSettings RendezvousSettings::From(const RendezvousParameters& paramete
   RendezvousSettings settings{.run_id = parameters.run_id,
                               .min_nodes = parameters.min_nodes,
                               .max_nodes = parameters.max_nodes};
-  const auto take = [&parameters](std::string_view key, milliseconds& setting) {
-    setting = SecondsOption(parameters, key).value_or(setting);
-  };
   // The option `timeout` is deliberately not among these: launchers always fill it in, for the
   // static rendezvous.
-  take("join_timeout", settings.join_timeout);
-  take("last_call_timeout", settings.last_call);
-  take("close_timeout", settings.close_timeout);
-  take("heartbeat_timeout", settings.heartbeat_timeout);
+  TakeWholeSeconds(parameters, "join_timeout", settings.join_timeout);
+  TakeWholeSeconds(parameters, "last_call_timeout", settings.last_call);
+  TakeWholeSeconds(parameters, "close_timeout", settings.close_timeout);
+  TakeWholeSeconds(parameters, "heartbeat_timeout", settings.heartbeat_timeout);
   MustNotBeNone(parameters, "keep_alive_interval");
   MustNotBeNone(parameters, "keep_alive_max_attempt");
-  take("keep_alive_interval", settings.keep_alive_interval);
+  TakeWholeSeconds(parameters, "keep_alive_interval", settings.keep_alive_interval);
   settings.keep_alive_max_attempt =
       *parameters.GetAsInt("keep_alive_max_attempt", settings.keep_alive_max_attempt);
   settings.Validate();

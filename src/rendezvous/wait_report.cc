@@ -17,11 +17,14 @@ std::vector<std::string> Names(const Nodes& nodes) {
   return names;
 }
 
-std::string List(const std::vector<std::string>& names) { return ListOf(names, kNamesShown); }
-
 std::string InBrackets(const std::vector<std::string>& names, int64_t count) {
-  return names.empty() ? ""
-                       : Concat(" (", ListOf(names, kNamesShown, static_cast<size_t>(count)), ")");
+  if (names.empty()) return "";
+  return Concat(" (", ListOf(names, kNamesShown, static_cast<size_t>(count)), ")");
+}
+
+// "; not back yet: a, b": nothing without names.
+std::string Also(std::string_view what, const std::vector<std::string>& names) {
+  return names.empty() ? "" : Concat("; ", what, ": ", ListOf(names, kNamesShown));
 }
 
 std::string Seconds(std::chrono::milliseconds left) {
@@ -29,11 +32,6 @@ std::string Seconds(std::chrono::milliseconds left) {
 }
 
 std::string Nodes(int64_t count) { return Concat(count, count == 1 ? " node" : " nodes"); }
-
-std::chrono::milliseconds Left(Instant until, Instant now) {
-  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - now);
-  return std::max(left, std::chrono::milliseconds(0));
-}
 
 WaitReport::Phase PhaseOf(const RendezvousState& state, const Node& self, int64_t min_nodes) {
   using Phase = WaitReport::Phase;
@@ -46,21 +44,13 @@ WaitReport::Phase PhaseOf(const RendezvousState& state, const Node& self, int64_
                                                                       : Phase::kForming;
 }
 
-WaitReport::Phase PhaseOf(const RunReport& run) {
+WaitReport::Phase PhaseOf(RunReport::Phase phase) {
   using Phase = WaitReport::Phase;
-  switch (run.phase) {
-    case RunReport::Phase::kForming:
-      return Phase::kForming;
-    case RunReport::Phase::kLastCall:
-      return Phase::kLastCall;
-    case RunReport::Phase::kComplete:
-      return Phase::kComplete;
-    case RunReport::Phase::kClosed:
-      return Phase::kClosed;
-    case RunReport::Phase::kEmpty:
-      break;
-  }
-  return Phase::kIdle;
+  // In the order of the enumerators; the last is an empty run.
+  constexpr Phase kPhases[] = {Phase::kForming, Phase::kLastCall, Phase::kComplete, Phase::kClosed,
+                               Phase::kIdle};
+  static_assert(static_cast<size_t>(RunReport::Phase::kEmpty) + 1 == std::size(kPhases));
+  return kPhases[static_cast<size_t>(phase)];
 }
 
 }  // namespace
@@ -81,16 +71,16 @@ WaitReport ReportOn(const WaitSnapshot& snapshot, const Node& self, const std::s
   report.here = here;
   if (report.phase == WaitReport::Phase::kForming) report.awaited = settings.min_nodes - here;
   if (report.phase == WaitReport::Phase::kNextRound) report.awaited = here;
-  if (snapshot.last_call_ends) report.last_call_left = Left(*snapshot.last_call_ends, now);
+  if (snapshot.last_call_ends) report.last_call_left = TimeLeft(*snapshot.last_call_ends - now);
   const bool limited =
       snapshot.deadline != Instant::Never() && report.phase != WaitReport::Phase::kSpare;
-  if (limited) report.time_left = Left(snapshot.deadline, now);
+  if (limited) report.time_left = TimeLeft(snapshot.deadline - now);
   return report;
 }
 
 WaitReport ReportOn(const RunReport& run, const std::optional<Node>& self) {
   using Role = MemberReport::Role;
-  WaitReport report{.phase = PhaseOf(run),
+  WaitReport report{.phase = PhaseOf(run.phase),
                     .run_id = run.id,
                     .round = run.round,
                     .min_nodes = run.settings.min_nodes,
@@ -112,11 +102,8 @@ WaitReport ReportOn(const RunReport& run, const std::optional<Node>& self) {
   const bool forms = report.phase == WaitReport::Phase::kForming;
   if (forms) report.awaited = std::max<int64_t>(run.settings.min_nodes - run.participants, 0);
   if (report.phase == WaitReport::Phase::kNextRound) report.awaited = run.participants;
-  if (run.last_call_left)
-    report.last_call_left =
-        std::chrono::duration_cast<std::chrono::milliseconds>(*run.last_call_left);
-  if (run.held_left)
-    report.held_left = std::chrono::duration_cast<std::chrono::milliseconds>(*run.held_left);
+  if (run.last_call_left) report.last_call_left = TimeLeft(*run.last_call_left);
+  if (run.held_left) report.held_left = TimeLeft(*run.held_left);
   return report;
 }
 
@@ -125,9 +112,8 @@ std::string WaitReport::ToString() const {
   const std::string in =
       Concat(here, " of ", max_nodes, max_nodes == 1 ? " node is here" : " nodes are here",
              InBrackets(joined, here));
-  const std::string back =
-      expected.empty() ? "" : Concat("; not back yet: ", ListOf(expected, kNamesShown));
-  const std::string quiet = silent.empty() ? "" : Concat("; not heard of lately: ", List(silent));
+  const std::string back = Also("not back yet", expected);
+  const std::string quiet = Also("not heard of lately", silent);
   const std::string ago =
       held_for ? Concat(": the round re-formed ", Seconds(*held_for), " ago") : "";
   const std::string held =

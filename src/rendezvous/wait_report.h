@@ -1,6 +1,8 @@
 // Creates reports for people from the snapshot of a driver, or from the report of a server.
 #pragma once
 
+#include <algorithm>
+#include <chrono>
 #include <optional>
 
 #include "muster/rendezvous_handler.h"
@@ -11,6 +13,11 @@ namespace muster {
 
 WaitReport ReportOn(const WaitSnapshot& snapshot, const Node& self, const std::string& run_id,
                     const RunSettings& settings, Instant now);
+
+/// What is left of a time, for a report: at least 0.
+inline std::chrono::milliseconds TimeLeft(Duration left) {
+  return std::chrono::milliseconds(std::max<int64_t>(Milliseconds(left), 0));
+}
 
 /// `self`: the node whose view it is, if it is one of the run.
 WaitReport ReportOn(const RunReport& run, const std::optional<Node>& self = std::nullopt);

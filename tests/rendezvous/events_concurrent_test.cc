@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <map>
 #include <sstream>
@@ -9,7 +10,6 @@
 #include <thread>
 #include <vector>
 
-#include "base/text.h"
 #include "muster/rendezvous_events.h"
 #include "rendezvous/event_recorder.h"
 #include "support/temp_dir.h"
@@ -42,14 +42,14 @@ TEST(EventsToFileConcurrentTest, LinesOfSeveralThreadsAndSinksDoNotMix) {
     const Node node{"host", thread, 0};
     for (int i = 0; i < kEvents; ++i) {
       recorder.Record("f", NodeState::kRunning, node,
-                      [&] { return std::string(static_cast<size_t>(i) * 30, 'x'); });
+                      std::string(static_cast<size_t>(i) * 30, 'x'));
     }
   });
   std::map<int64_t, int> seen;
   std::istringstream lines(ReadFile(path));
   for (std::string line; std::getline(lines, line);) {
     const RendezvousEvent event = RendezvousEvent::FromJson(line);
-    EXPECT_EQ(event.message.size(), static_cast<size_t>(seen[event.pid]++) * 30);
+    EXPECT_EQ(std::ranges::count(event.message, 'x'), seen[event.pid]++ * 30);
   }
   for (int thread = 0; thread < kThreads; ++thread) EXPECT_EQ(seen[thread], kEvents);
 }
@@ -63,8 +63,7 @@ TEST(ProcessSinkConcurrentTest, MayBeReplacedWhileEventsAreReported) {
         SetRendezvousEventSink(i % 2 == 0 ? [&delivered](const RendezvousEvent&) { ++delivered; }
                                           : RendezvousEventSink());
       }
-      recorder.Record("f", NodeState::kRunning, Node{"host", thread, i},
-                      [&] { return Concat("event ", i); });
+      recorder.Record("f", NodeState::kRunning, Node{"host", thread, i}, "event ", i);
     }
   });
   SetRendezvousEventSink(nullptr);

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <limits>
@@ -67,8 +68,6 @@ class Kept {
  private:
   std::vector<RendezvousEvent> events_;
 };
-
-const auto kSayNothing = [] { return std::string(); };
 
 rc::Gen<uint32_t> CodePoints() {
   return rc::gen::oneOf(rc::gen::inRange<uint32_t>(0, 0x80), rc::gen::inRange<uint32_t>(0, 0xd800),
@@ -240,23 +239,19 @@ TEST(RendezvousEventTest, WritesBytesThatAreNoUtf8AsReplacementCharacters) {
 TEST(EventRecorderTest, Rdzv185FailuresCarryATraceAndOtherEventsNone) {
   Kept kept;
   const EventRecorder recorder(kept.Sink(), "run");
-  recorder.RecordFailure(
-      "file:Class.method", kNode, [] { return std::string("Error: no"); },
-      [] { return std::string("no, in line 7"); });
+  recorder.RecordFailure("file:Class.method", &kNode, "no, in line 7");
   EXPECT_EQ(kept.only(), (RendezvousEvent{.name = "file:Class.method",
                                           .run_id = "run",
-                                          .message = "Error: no",
+                                          .message = "no, in line 7",
                                           .hostname = "host",
                                           .pid = 4711,
                                           .node_state = NodeState::kFailed,
                                           .local_id = 2,
                                           .error_trace = "no, in line 7"}));
-  recorder.RecordFailure("f", kNode, kSayNothing, kSayNothing);
-  recorder.Record("f", NodeState::kFailed, kNode, kSayNothing);
-  EXPECT_EQ(kept.events().at(1).error_trace, "f: ");
-  EXPECT_EQ(kept.events().at(2).error_trace, "f: ");
+  recorder.RecordFailure("f", &kNode, "");
+  EXPECT_EQ(kept.events().at(1).error_trace, "f");
   for (const NodeState state : {NodeState::kInit, NodeState::kRunning, NodeState::kSucceeded}) {
-    recorder.Record("f", state, kNode, kSayNothing);
+    recorder.Record("f", state, kNode, "waits for");
     EXPECT_EQ(kept.events().back().node_state, state);
     EXPECT_EQ(kept.events().back().error_trace, "");
   }
@@ -265,9 +260,12 @@ TEST(EventRecorderTest, Rdzv185FailuresCarryATraceAndOtherEventsNone) {
 TEST(EventRecorderTest, Rdzv186OnlyTheEventOfHavingJoinedCarriesARank) {
   Kept kept;
   const EventRecorder recorder(kept.Sink(), "run");
-  recorder.RecordJoined("f", kNode, 7, kSayNothing);
-  recorder.Record("f", NodeState::kRunning, kNode, kSayNothing);
-  recorder.RecordFailure("f", kNode, kSayNothing, kSayNothing);
+  recorder.RecordJoined("f", kNode, 7, 8, 0);
+  recorder.Record("f", NodeState::kRunning, kNode, "waits for");
+  recorder.RecordFailure("f", &kNode, "failed");
+  EXPECT_EQ(kept.events().at(0).message,
+            "node 'host_4711_2' is rank 7 of 8 in round 0 of "
+            "rendezvous 'run'");
   EXPECT_EQ(kept.events().at(0).rank, 7);
   EXPECT_EQ(kept.events().at(0).node_state, NodeState::kRunning);
   EXPECT_EQ(kept.events().at(1).rank, std::nullopt);
@@ -275,56 +273,56 @@ TEST(EventRecorderTest, Rdzv186OnlyTheEventOfHavingJoinedCarriesARank) {
 }
 
 TEST(EventRecorderTest, Rdzv187WithoutASinkNothingIsBuilt) {
+  struct Piece {
+    operator std::string_view() const { return ++*built, "text"; }  // NOLINT: implicit
+    int* built;
+  };
   int built = 0;
-  const auto make = [&built] { return ++built, std::string(); };
-  const EventRecorder recorder(nullptr, "run", [&built] { return ++built, EventOrigin{}; });
+  const EventRecorder recorder(nullptr, "run");
   EXPECT_FALSE(recorder.enabled());
-  recorder.Record("f", NodeState::kRunning, std::nullopt, make);
-  recorder.RecordJoined("f", std::nullopt, 0, make);
-  recorder.RecordFailure("f", std::nullopt, make, make);
+  recorder.Record("f", NodeState::kRunning, kNode, Piece{&built});
+  recorder.RecordOfProcess("f", NodeState::kRunning, Piece{&built});
   EXPECT_EQ(built, 0);
+  SetRendezvousEventSink([](const RendezvousEvent&) {});
+  recorder.Record("f", NodeState::kRunning, kNode, Piece{&built});
+  SetRendezvousEventSink(nullptr);
+  EXPECT_EQ(built, 1);
 }
 
 TEST(EventRecorderTest, AnEventWithoutANodeComesFromTheProcess) {
   Kept kept;
-  const EventRecorder recorder(kept.Sink(), "run", [] { return EventOrigin{"this.machine", 42}; });
-  recorder.Record("f", NodeState::kInit, std::optional<Node>(), kSayNothing);
+  const EventRecorder recorder(kept.Sink(), "run", "this.machine");
+  recorder.RecordOfProcess("f", NodeState::kInit, "serves");
   EXPECT_EQ(kept.only().hostname, "this.machine");
-  EXPECT_EQ(kept.only().pid, 42);
+  EXPECT_EQ(kept.only().pid, ::getpid());
   EXPECT_EQ(kept.only().local_id, std::nullopt);
-}
-
-TEST(EventRecorderTest, AnOptionalNodeIsTakenForWhatItHolds) {
-  Kept kept;
-  const EventRecorder recorder(kept.Sink(), "run", [] { return EventOrigin{"this.machine", 42}; });
-  recorder.Record("f", NodeState::kInit, std::optional<Node>(kNode), kSayNothing);
-  EXPECT_EQ(kept.only().hostname, "host");
+  EXPECT_EQ(kept.only().message, "serves");
 }
 
 TEST(EventRecorderTest, ASinkThatThrowsHarmsNoCaller) {
   const EventRecorder recorder([](const RendezvousEvent&) { throw std::runtime_error("full"); },
                                "run");
-  EXPECT_NO_THROW(recorder.Record("f", NodeState::kRunning, kNode, kSayNothing));
-  EXPECT_NO_THROW(recorder.RecordJoined("f", kNode, 0, kSayNothing));
-  EXPECT_NO_THROW(recorder.RecordFailure("f", kNode, kSayNothing, kSayNothing));
+  EXPECT_NO_THROW(recorder.Record("f", NodeState::kRunning, kNode, "waits for"));
+  EXPECT_NO_THROW(recorder.RecordJoined("f", kNode, 0, 1, 0));
+  EXPECT_NO_THROW(recorder.RecordFailure("f", &kNode, "failed"));
 }
 
 TEST_F(ProcessSinkTest, IsLookedUpForEachEvent) {
   const EventRecorder recorder(nullptr, "run");
-  recorder.Record("before", NodeState::kRunning, kNode, kSayNothing);
+  recorder.Record("before", NodeState::kRunning, kNode, "waits for");
   SetRendezvousEventSink(kept_.Sink());
   EXPECT_TRUE(recorder.enabled());
-  recorder.Record("during", NodeState::kRunning, kNode, kSayNothing);
+  recorder.Record("during", NodeState::kRunning, kNode, "waits for");
   SetRendezvousEventSink(nullptr);
   EXPECT_FALSE(recorder.enabled());
-  recorder.Record("after", NodeState::kRunning, kNode, kSayNothing);
+  recorder.Record("after", NodeState::kRunning, kNode, "waits for");
   EXPECT_EQ(kept_.only().name, "during");
 }
 
 TEST_F(ProcessSinkTest, IsNotForThoseWithTheirOwn) {
   Kept own;
   SetRendezvousEventSink(kept_.Sink());
-  EventRecorder(own.Sink(), "run").Record("f", NodeState::kRunning, kNode, kSayNothing);
+  EventRecorder(own.Sink(), "run").Record("f", NodeState::kRunning, kNode, "waits for");
   EXPECT_THAT(own.events(), SizeIs(1));
   EXPECT_THAT(kept_.events(), IsEmpty());
 }
@@ -332,8 +330,8 @@ TEST_F(ProcessSinkTest, IsNotForThoseWithTheirOwn) {
 TEST_F(ProcessSinkTest, MayReplaceItself) {
   SetRendezvousEventSink([this](const RendezvousEvent&) { SetRendezvousEventSink(kept_.Sink()); });
   const EventRecorder recorder(nullptr, "run");
-  recorder.Record("first", NodeState::kRunning, kNode, kSayNothing);
-  recorder.Record("second", NodeState::kRunning, kNode, kSayNothing);
+  recorder.Record("first", NodeState::kRunning, kNode, "waits for");
+  recorder.Record("second", NodeState::kRunning, kNode, "waits for");
   EXPECT_EQ(kept_.only().name, "second");
 }
 

@@ -5,7 +5,6 @@
 #include <stdexcept>
 
 #include "base/text.h"
-#include "rendezvous/core/transitions.h"
 
 namespace muster::testing {
 

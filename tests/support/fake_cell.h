@@ -9,7 +9,7 @@
 
 #include "muster/rendezvous_error.h"
 #include "os/ports/clock.h"
-#include "rendezvous/document/backend_port.h"
+#include "rendezvous/document/shared_document.h"
 #include "rendezvous/wire/state_codec.h"
 
 namespace muster::testing {

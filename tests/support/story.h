@@ -7,7 +7,6 @@
 #include "rendezvous/core/operations.h"
 #include "rendezvous/core/run_settings.h"
 #include "rendezvous/core/state.h"
-#include "rendezvous/core/transitions.h"
 
 namespace muster::testing {
 

@@ -27,13 +27,11 @@ bool ClosedRuns::Contains(std::string_view run_id, Instant now) {
 }
 
 void ClosedRuns::Expire(Instant now) {
-  while (!seconds_.empty() && seconds_.front().until <= now) DropOldest(seconds_.front().count);
-}
-
-void ClosedRuns::DropOldest(size_t count) {
-  fingerprints_.erase(fingerprints_.begin(),
-                      fingerprints_.begin() + static_cast<std::ptrdiff_t>(count));
-  if ((seconds_.front().count -= count) == 0) seconds_.pop_front();
+  while (!seconds_.empty() && seconds_.front().until <= now) {
+    const auto oldest = fingerprints_.begin();
+    fingerprints_.erase(oldest, oldest + static_cast<std::ptrdiff_t>(seconds_.front().count));
+    seconds_.pop_front();
+  }
 }
 
 }  // namespace muster

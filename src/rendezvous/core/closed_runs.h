@@ -30,7 +30,6 @@ class ClosedRuns {
 
  private:
   void Expire(Instant now);
-  void DropOldest(size_t count);
 
   struct Second {
     Instant until;

@@ -5,10 +5,8 @@
 
 #include "base/assert.h"
 #include "base/planted.h"
-#include "base/prng.h"
 #include "base/probe.h"
 #include "base/text.h"
-#include "rendezvous/core/transitions.h"
 
 namespace muster {
 
@@ -25,15 +23,9 @@ Duration DeadAfter(const RunSettings& settings) {
   return settings.dead_after() * (Planted(Bug::kSlowToMiss) ? 3 : 1);
 }
 
-// The ranks of a planted bug: in the order in which the nodes arrived.
-std::vector<int64_t> RanksByArrival(const std::vector<Candidate>& candidates, const auto& members) {
-  std::vector<int64_t> ranks;
-  for (const Candidate& candidate : candidates) {
-    ranks.push_back(std::ranges::count_if(candidates, [&](const Candidate& other) {
-      return members.at(other.node).serial < members.at(candidate.node).serial;
-    }));
-  }
-  return ranks;
+// Whether the member was in the last round that was complete.
+bool WasInLast(const Coordinator::Run& run, const Coordinator::Member& member) {
+  return member.place && member.place->round == run.completed_round;
 }
 
 bool InLastCall(const RendezvousState& state) {
@@ -43,15 +35,44 @@ bool InLastCall(const RendezvousState& state) {
 // A member of a round may still read keys of the previous round: the failure that ended it.
 constexpr size_t kScopesKept = 2;
 
-CoordinatorOptions WithEntropy(CoordinatorOptions options) {
-  if (!options.entropy) options.entropy = [prng = Prng(0)]() mutable { return prng.Next(); };
-  return options;
+void EndRound(Coordinator::Run& run, bool reforms) {
+  run.reforms = reforms;
+  run.held_until = {};
+  run.waiting_sent = 0;
+  run.losses = {};
+  run.losses_unsent = {};
+  run.state.round = std::max(run.state.round, run.round_floor);
+}
+
+// A node on the server's machine connects through the loopback interface, whose address is useless
+// to the others. They reach it at the server's address.
+std::string AddressOfFirst(const Coordinator::Run& run, const Node& first) {
+  if (!IsLoopback(first.addr) || run.server_addr.empty()) return first.addr;
+  const bool all_here = std::ranges::all_of(
+      run.state.participants, [](const auto& member) { return IsLoopback(member.first.addr); });
+  return all_here ? first.addr : run.server_addr;
+}
+
+// The last call waits for nodes that may still arrive. Only in a first round are they unknown.
+bool AllAreHere(const Coordinator::Run& run) {
+  if (!run.settings.forming || Planted(Bug::kReformAsFirst)) return false;
+  if (run.reforms) return run.missing == 0;
+  const int64_t expected = run.settings.forming->expected;
+  return expected > 0 && std::ssize(run.state.participants) >= expected;
+}
+
+Duration LastCallOf(const Coordinator::Run& run) {
+  const RunSettings& settings = run.settings;
+  if (AllAreHere(run)) return Duration(0);
+  const bool is_short = run.reforms && settings.forming && !Planted(Bug::kReformAsFirst);
+  return is_short ? std::min(settings.forming->reform_timeout, settings.last_call)
+                  : settings.last_call;
 }
 
 }  // namespace
 
 Coordinator::Coordinator(const CoordinatorOptions& options)
-    : options_(WithEntropy(options)),
+    : options_(options),
       server_generation_(NewToken()),
       closed_runs_({options_.entropy(), options_.entropy()}, options_.closed_runs_max) {}
 
@@ -71,9 +92,8 @@ void Coordinator::Join(SessionKey key, Duration timeout, Instant now, Pushes& ou
   const bool is_fenced = !Planted(Bug::kFencingIgnored);
   if (leaves && member->place && key.round < member->place->round && is_fenced) {
     MUSTER_PROBE("a node wanted the next round before it had heard of its present one");
-    out.push_back(Refuse(key, Push::Refusal::kPast,
-                         Concat("node '", member->node.ToString(), "' is in round ",
-                                member->place->round, " already, and has not been notified yet")));
+    out.push_back(RefuseAsPast(key, "node '", member->node.ToString(), "' is in round ",
+                               member->place->round, " already, and has not been notified yet"));
     return SendState(*run, *member, out);
   }
   // The node leaves its place and is admitted first, before waiting nodes and spares: a node that
@@ -98,9 +118,8 @@ void Coordinator::Leave(SessionKey key, Instant now, Pushes& out) {
   auto [run, member] = *seat;
   if (!member->joining && key.round != run->state.round) {
     MUSTER_PROBE("a node wanted to leave a round that was over");
-    out.push_back(Refuse(key, Push::Refusal::kPast,
-                         Concat("round ", key.round, " is not the present one of run '",
-                                Printable(run->id), "', which is ", run->state.round)));
+    out.push_back(RefuseAsPast(key, "round ", key.round, " is not the present one of run '",
+                               Printable(run->id), "', which is ", run->state.round));
     return;
   }
   const int64_t left = run->state.round;
@@ -131,21 +150,17 @@ void Coordinator::Close(SessionKey key, std::string_view reason, Instant now, Pu
 
 // --- The machine
 
-Outlook Coordinator::Look(const Run& run, const Member& member, Instant now) const {
-  return {.state = run.state,
-          .observed = run.observed,
-          .self = member.node,
-          .settings = run.settings,
-          .now = now,
-          .deadline = member.join_by,
-          .last_call = LastCallOf(run)};
-}
-
 void Coordinator::Advance(Run& run, Member& member, Instant now, Pushes& out) {
   std::string missing;  // from before the node removed itself
   while (member.joining) {
     if (missing.empty() && now > member.join_by) missing = Missing(run);
-    const Decision decision = DecideJoin(Look(run, member, now));
+    const Decision decision = DecideJoin({.state = run.state,
+                                          .observed = run.observed,
+                                          .self = member.node,
+                                          .settings = run.settings,
+                                          .now = now,
+                                          .deadline = member.join_by,
+                                          .last_call = LastCallOf(run)});
     switch (decision.action) {
       case Action::kSync:
       case Action::kFinish:  // the node was notified when the round was completed
@@ -184,8 +199,7 @@ void Coordinator::Follow(Run& run, const Before& before, Instant now, Pushes& ou
   run.observed.SeeLastCall(run.state, now);
   const auto a_member_waits = [&] {
     return std::ranges::any_of(run.state.wait_list, [&](const Node& node) {
-      const auto& place = run.members.at(node).place;
-      return place && place->round == run.completed_round;
+      return WasInLast(run, run.members.at(node));
     });
   };
   // The first of them may have given up before the others were admitted.
@@ -195,25 +209,13 @@ void Coordinator::Follow(Run& run, const Before& before, Instant now, Pushes& ou
     MakeSpares(run, out);
   } else if (before.complete && !run.state.complete) {
     EndRound(run, run.reforms || a_member_waits());
-    AdvanceAll(run, std::set<Node>(run.state.wait_list), now, out);
+    const std::set<Node> waiting = run.state.wait_list;  // a copy: they leave the list
+    for (const Node& node : waiting) Advance(run, run.members.at(node), now, out);
     PromoteSpares(run, now, out);
   } else if (run.state.complete && run.state.participants.size() < before.participants) {
     PromoteSpares(run, now, out);
   }
   if (WaitingDueAt(run) <= now) NotifyWaiting(run, now, out);
-}
-
-void Coordinator::EndRound(Run& run, bool reforms) {
-  run.reforms = reforms;
-  run.held_until = {};
-  run.waiting_sent = 0;
-  run.losses = {};
-  run.losses_unsent = {};
-  run.state.round = std::max(run.state.round, run.round_floor);
-}
-
-void Coordinator::AdvanceAll(Run& run, const std::set<Node>& nodes, Instant now, Pushes& out) {
-  for (const Node& node : nodes) Advance(run, run.members.at(node), now, out);
 }
 
 // Promotes as many spares as there are free places, counting nodes that wait for one. If all spares
@@ -249,16 +251,15 @@ void Coordinator::Complete(Run& run, Instant now, Pushes& out) {
   candidates.reserve(run.state.participants.size());
   for (const auto& [node, rank] : run.state.participants) {
     const Member& member = run.members.at(node);
-    const bool was_in_last = member.place && member.place->round == run.completed_round;
+    // As a label, the serial number gives ranks by arrival.
     candidates.push_back(
         {.node = node,
-         .label = member.label,
-         .rank_before = was_in_last ? std::optional(member.place->rank) : std::nullopt});
+         .label = Planted(Bug::kRankByArrival) ? Concat(member.serial) : member.label});
+    if (WasInLast(run, member)) candidates.back().rank_before = member.place->rank;
   }
   run.completed_round = run.state.round;
-  const std::vector<int64_t> ranks = Planted(Bug::kRankByArrival)
-                                         ? RanksByArrival(candidates, run.members)
-                                         : AssignRanks(run.settings.policy, candidates);
+  const std::vector<int64_t> ranks = AssignRanks(
+      Planted(Bug::kRankByArrival) ? RankPolicy::kLabel : run.settings.policy, candidates);
   size_t index = 0;
   for (auto& [node, rank] : run.state.participants) {
     rank = ranks[index++];
@@ -278,15 +279,6 @@ void Coordinator::Complete(Run& run, Instant now, Pushes& out) {
   if (reformed && run.settings.forming) run.held_until = now + run.settings.forming->rejoin_window;
   UseScope(run);
   for (const auto& [node, rank] : run.state.participants) SendState(run, run.members.at(node), out);
-}
-
-// A node on the server's machine connects through the loopback interface, whose address is useless
-// to the others. They reach it at the server's address.
-std::string Coordinator::AddressOfFirst(const Run& run, const Node& first) {
-  if (!IsLoopback(first.addr) || run.server_addr.empty()) return first.addr;
-  const bool all_here = std::ranges::all_of(
-      run.state.participants, [](const auto& member) { return IsLoopback(member.first.addr); });
-  return all_here ? first.addr : run.server_addr;
 }
 
 void Coordinator::SetDeadline(Run& run, Member& member, Instant deadline) {
@@ -324,8 +316,8 @@ void Coordinator::Lose(Run& run, const std::vector<Loss>& losses, Instant now, P
       run.losses.Add(member->node, why);
       run.losses_unsent.Add(member->node, why);
     }
-    const bool was_in_last = member->place && member->place->round == run.completed_round;
-    if (was_in_last && (is_in || run.state.wait_list.contains(member->node))) ++run.missing;
+    if (WasInLast(run, *member) && (is_in || run.state.wait_list.contains(member->node)))
+      ++run.missing;
     StopJoining(run, *member);
     Detach(run, *member);
     Charge(member->from, 0, -static_cast<int64_t>(CostOf(member->node, member->label)));
@@ -338,22 +330,6 @@ void Coordinator::Lose(Run& run, const std::vector<Loss>& losses, Instant now, P
 }
 
 // --- Time
-
-// The last call waits for nodes that may still arrive. Only in a first round are they unknown.
-bool Coordinator::AllAreHere(const Run& run) {
-  if (!run.settings.forming || Planted(Bug::kReformAsFirst)) return false;
-  if (run.reforms) return run.missing == 0;
-  const int64_t expected = run.settings.forming->expected;
-  return expected > 0 && std::ssize(run.state.participants) >= expected;
-}
-
-Duration Coordinator::LastCallOf(const Run& run) {
-  const RunSettings& settings = run.settings;
-  if (AllAreHere(run)) return Duration(0);
-  const bool is_short = run.reforms && settings.forming && !Planted(Bug::kReformAsFirst);
-  return is_short ? std::min(settings.forming->reform_timeout, settings.last_call)
-                  : settings.last_call;
-}
 
 // Called after all waiting nodes were admitted: the first of them must not form a round alone.
 void Coordinator::CompleteIfAllAreHere(Run& run, Instant now, Pushes& out) {

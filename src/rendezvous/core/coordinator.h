@@ -28,12 +28,12 @@
 #include <vector>
 
 #include "base/limits.h"
+#include "base/prng.h"
 #include "base/time.h"
 #include "rendezvous/core/closed_runs.h"
 #include "rendezvous/core/node.h"
 #include "rendezvous/core/observation.h"
 #include "rendezvous/core/operations.h"
-#include "rendezvous/core/rank_policy.h"
 #include "rendezvous/core/run_report.h"
 #include "rendezvous/core/run_settings.h"
 #include "rendezvous/core/session.h"
@@ -54,9 +54,9 @@ struct CoordinatorOptions {
   Duration ended_kept = 600s;  ///< How long a run without nodes is remembered, while there is room.
   /// The least time between two messages of one kind to all members of a round.
   Duration notice_pause = 100ms;
-  /// Returns unpredictable numbers for tokens and generations: the kernel's on a server. Unset: the
-  /// same sequence each time, for tests.
-  std::function<uint64_t()> entropy{};
+  /// Returns unpredictable numbers for tokens and generations: the kernel's on a server. Default:
+  /// the same sequence each time, for tests.
+  std::function<uint64_t()> entropy = [prng = Prng(0)]() mutable { return prng.Next(); };
   /// The driver has a store, and must know which scopes of it are in use.
   bool has_store = false;
   /// False: the driver knows which nodes are alive, and calls Disconnect() for the others. No node
@@ -80,11 +80,9 @@ struct UseChange {
 /// The state of a run in an earlier coordinator, with the nodes of its last round.
 struct ResumedRun {
   struct Member {
-    Node node;
+    Hello hello;
     int64_t rank = 0;
     std::optional<SessionId> session{};  ///< None: the node is gone.
-    std::string label{};
-    uint16_t bootstrap_port = 0;
   };
   std::string id;
   RunSettings settings{};
@@ -96,17 +94,6 @@ struct ResumedRun {
   bool closed = false;
   std::string closed_by{};
   std::vector<Member> members{};
-};
-
-/// The state of a run that a driver must store, so that another coordinator can continue it.
-struct RunSnapshot {
-  RunSettings settings{};
-  std::string settings_of{};
-  int64_t round = 0;
-  bool closed = false;
-  std::string closed_by{};
-  int64_t waiting = 0;  ///< Nodes that wait for the next round.
-  int64_t lost = 0;     ///< Nodes that the last complete round has lost.
 };
 
 class Coordinator {
@@ -142,8 +129,6 @@ class Coordinator {
 
   /// The run's status, with at most `names_max` nodes in each role. nullopt: no such run.
   std::optional<RunReport> Report(std::string_view run_id, size_t names_max, Instant now) const;
-  /// nullopt: no such run.
-  std::optional<RunSnapshot> Snapshot(std::string_view run_id) const;
   /// The status of at most `runs_max` runs whose ids follow `after`, without their nodes.
   std::vector<RunReport> Reports(std::string_view after, size_t runs_max, Instant now) const;
 
@@ -221,7 +206,6 @@ class Coordinator {
 
   /// nullptr: no such run.
   const Run* Find(std::string_view run_id) const;
-  size_t runs() const { return runs_.size(); }
   // In run_report.cc.
   static RunReport ReportOn(const Run& run, size_t names_max, Instant now);
   /// Which nodes are present, and how many are missing.
@@ -241,7 +225,10 @@ class Coordinator {
   };
 
   // --- Sessions
-  Run* RunFor(const Hello& hello, SessionId session, Instant now, Pushes& out);
+  /// Refuses a node, for this reason.
+  using RefuseNode = std::function<void(Push::Refusal refusal, std::string why)>;
+  /// The run that the node may enter; null: it was refused.
+  Run* RunFor(const Hello& hello, Instant now, const RefuseNode& refuse);
   Run& NewRun(const std::string& id, const std::string& from, Instant now);
   struct Share {
     uint64_t runs = 0;
@@ -249,10 +236,10 @@ class Coordinator {
   };
   /// The share of the address; an unknown one has all.
   Share ShareOf(const std::string& from) const;
-  bool HasRoomForRun(const std::string& from) const;
   bool HasMemoryFor(const std::string& from, uint64_t more) const;
   /// Counts runs and bytes for the limits.
   void Charge(const std::string& from, int64_t runs, int64_t bytes);
+  Member& NewMember(Run& run, const Hello& hello);
   void OpenAnew(Run& run, SessionId session, const Hello& hello, Instant now, Pushes& out);
   void Resume(Run& run, Member& member, SessionId session, Instant now, Pushes& out);
   /// The member that sent a message; refuses messages of other sessions and incarnations.
@@ -263,16 +250,12 @@ class Coordinator {
   void Detach(Run& run, Member& member);
 
   // --- The machine
-  Outlook Look(const Run& run, const Member& member, Instant now) const;
   /// Executes the actions of a joining node until it has to wait.
   void Advance(Run& run, Member& member, Instant now, Pushes& out);
   void Do(Run& run, Member& member, Action action, Instant now, Pushes& out);
-  static void EndRound(Run& run, bool reforms);
   /// After a change: notifies and advances the nodes that it concerns.
   void Follow(Run& run, const Before& before, Instant now, Pushes& out);
   void Complete(Run& run, Instant now, Pushes& out);
-  static std::string AddressOfFirst(const Run& run, const Node& first);
-  void AdvanceAll(Run& run, const std::set<Node>& nodes, Instant now, Pushes& out);
   void PromoteSpares(Run& run, Instant now, Pushes& out);
   void MakeSpares(Run& run, Pushes& out);
   void SetDeadline(Run& run, Member& member, Instant deadline);
@@ -296,10 +279,7 @@ class Coordinator {
 
   // --- Time
   void TickRun(Run& run, Instant now, Pushes& out);
-  /// Whether no other known node could join the forming round.
-  static bool AllAreHere(const Run& run);
   void CompleteIfAllAreHere(Run& run, Instant now, Pushes& out);
-  static Duration LastCallOf(const Run& run);
   static Instant LastCallEnds(const Run& run);
   Instant NextDueOf(const Run& run) const;
   void Reschedule(Run& run, Instant now);

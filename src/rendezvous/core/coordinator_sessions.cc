@@ -1,4 +1,5 @@
-// The coordinator's sessions: which nodes are admitted, and which node has sent a message.
+// The coordinator's sessions: which nodes are admitted, which node has sent a message, and what is
+// sent to nodes.
 #include <algorithm>
 #include <utility>
 
@@ -13,9 +14,21 @@ namespace muster {
 
 namespace {
 
-Push Refuse(SessionId session, const Hello& hello, Push::Refusal refusal, std::string why) {
-  return Refuse({.session = session, .token = hello.resume, .round = hello.round}, refusal,
-                std::move(why));
+// What is wrong with what a node sends; empty: nothing.
+std::string Impossible(const Hello& hello) {
+  if (hello.run_id.empty()) return "the run id is empty: it names the rendezvous and must not be";
+  if (std::string why = hello.settings.Impossible(); !why.empty()) return why;
+  const std::string& addr = hello.node.addr;
+  if (addr.empty() || addr.size() > kNodeNameBytesMax || Printable(addr, addr.size()) != addr) {
+    return Concat("the address '", Printable(addr, 64),
+                  "' of the node must be printable UTF-8 of at most ",
+                  HumanBytes(kNodeNameBytesMax));
+  }
+  if (hello.label.size() > kNodeNameBytesMax) {
+    return Concat("the label of node '", hello.node.ToString(), "' has ", hello.label.size(),
+                  " bytes. Allowed: at most ", kNodeNameBytesMax);
+  }
+  return "";
 }
 
 // For planted bugs: the seat of the member with this token, whatever its session is.
@@ -40,10 +53,6 @@ Coordinator::Share Coordinator::ShareOf(const std::string& from) const {
   if (from.empty()) return {.runs = runs_.size(), .bytes = bytes_};
   const auto found = shares_.find(from);
   return found == shares_.end() ? Share{} : found->second;
-}
-
-bool Coordinator::HasRoomForRun(const std::string& from) const {
-  return Allows(options_.runs_max, runs_.size() + 1, ShareOf(from).runs + 1);
 }
 
 bool Coordinator::HasMemoryFor(const std::string& from, uint64_t more) const {
@@ -76,42 +85,21 @@ Coordinator::Run& Coordinator::NewRun(const std::string& id, const std::string& 
   return run;
 }
 
-Coordinator::Run* Coordinator::RunFor(const Hello& hello, SessionId session, Instant now,
-                                      Pushes& out) {
-  const auto refuse = [&](Push::Refusal refusal, std::string why) {
-    out.push_back(Refuse(session, hello, refusal, std::move(why)));
-    return nullptr;
-  };
-  if (hello.run_id.empty()) {
-    return refuse(Push::Refusal::kSettings,
-                  "the run id is empty: it names the rendezvous and must not be");
-  }
+Coordinator::Run* Coordinator::RunFor(const Hello& hello, Instant now, const RefuseNode& refuse) {
+  if (std::string why = Impossible(hello); !why.empty())
+    return refuse(Push::Refusal::kSettings, std::move(why)), nullptr;
   RunSettings wanted = hello.settings;
-  if (std::string why = wanted.Impossible(); !why.empty())
-    return refuse(Push::Refusal::kSettings, std::move(why));
-  const std::string& addr = hello.node.addr;
-  if (addr.empty() || addr.size() > kNodeNameBytesMax || Printable(addr, addr.size()) != addr) {
-    return refuse(
-        Push::Refusal::kSettings,
-        Concat("the address '", Printable(addr, 64),
-               "' of the node must be printable UTF-8 of at most ", HumanBytes(kNodeNameBytesMax)));
-  }
-  if (hello.label.size() > kNodeNameBytesMax) {
-    return refuse(Push::Refusal::kSettings,
-                  Concat("the label of node '", hello.node.ToString(), "' has ", hello.label.size(),
-                         " bytes. Allowed: at most ", kNodeNameBytesMax));
-  }
   auto found = runs_.find(hello.run_id);
   if (found == runs_.end()) {
     EvictEnded(now);
-    if (!HasRoomForRun(hello.from)) {
+    if (!Allows(options_.runs_max, runs_.size() + 1, ShareOf(hello.from).runs + 1)) {
       std::string why = Concat("this server has ", runs_.size(), " runs already, its limit");
       if (!ended_.empty())
         why += ", and remembers as many closed runs as it can: try again when the oldest expires";
-      return refuse(Push::Refusal::kLimit, std::move(why));
+      return refuse(Push::Refusal::kLimit, std::move(why)), nullptr;
     }
     if (!HasMemoryFor(hello.from, CostOf(hello.run_id) + CostOf(hello.node, hello.label)))
-      return refuse(Push::Refusal::kLimit, NoRoom());
+      return refuse(Push::Refusal::kLimit, NoRoom()), nullptr;
     NewRun(hello.run_id, hello.from, now);
     found = runs_.find(hello.run_id);
   }
@@ -128,15 +116,19 @@ Coordinator::Run* Coordinator::RunFor(const Hello& hello, SessionId session, Ins
     run.settings = agreed;
     return &run;
   }
-  return refuse(
-      Push::Refusal::kSettings,
-      Concat("node '", hello.node.ToString(), "' and node '", run.settings_of, "' of run '",
-             Printable(run.id), "' were configured differently: ", wanted.Against(agreed)));
+  refuse(Push::Refusal::kSettings,
+         Concat("node '", hello.node.ToString(), "' and node '", run.settings_of, "' of run '",
+                Printable(run.id), "' were configured differently: ", wanted.Against(agreed)));
+  return nullptr;
 }
 
 void Coordinator::Open(SessionId session, const Hello& hello, Instant now, Pushes& out) {
   MUSTER_ASSERT(!seats_.contains(session));
-  Run* run = RunFor(hello, session, now, out);
+  const auto refuse = [&](Push::Refusal refusal, std::string why) {
+    out.push_back(Refuse({.session = session, .token = hello.resume, .round = hello.round}, refusal,
+                         std::move(why)));
+  };
+  Run* run = RunFor(hello, now, refuse);
   if (run == nullptr) return;
   const auto known = run->members.find(hello.node);
   if (known != run->members.end()) {
@@ -147,33 +139,27 @@ void Coordinator::Open(SessionId session, const Hello& hello, Instant now, Pushe
     }
     if (member.session) {
       MUSTER_PROBE("a node was refused, for its old self was still there");
-      out.push_back(Refuse(
-          session, hello, Push::Refusal::kIdentity,
+      return refuse(
+          Push::Refusal::kIdentity,
           Concat("node '", hello.node.ToString(), "' of run '", Printable(run->id),
                  "' has a session already. If these are two nodes (with the same address and "
-                 "process id), give each of them its own --local-addr")));
-      return;
+                 "process id), give each of them its own --local-addr"));
     }
     MUSTER_PROBE("a node started anew while its old self had its grace");
     Lose(*run, {{&member, "it started anew"}}, now, out);
   }
   if (run->members.size() >= options_.nodes_per_run_max) {
-    out.push_back(Refuse(session, hello, Push::Refusal::kLimit,
-                         Concat("run '", Printable(run->id), "' has ", run->members.size(),
-                                " nodes already, the limit of this server")));
-    return;
+    return refuse(Push::Refusal::kLimit,
+                  Concat("run '", Printable(run->id), "' has ", run->members.size(),
+                         " nodes already, the limit of this server"));
   }
-  if (!HasMemoryFor(hello.from, CostOf(hello.node, hello.label))) {
-    out.push_back(Refuse(session, hello, Push::Refusal::kLimit, NoRoom()));
-    return;
-  }
+  if (!HasMemoryFor(hello.from, CostOf(hello.node, hello.label)))
+    return refuse(Push::Refusal::kLimit, NoRoom());
   OpenAnew(*run, session, hello, now, out);
   Reschedule(*run, now);
 }
 
-void Coordinator::OpenAnew(Run& run, SessionId session, const Hello& hello, Instant now,
-                           Pushes& out) {
-  if (run.members.empty() && options_.has_store) use_changes_.push_back({run.id, /*in_use=*/true});
+Coordinator::Member& Coordinator::NewMember(Run& run, const Hello& hello) {
   Member& member = run.members[hello.node];
   member.node = hello.node;
   member.serial = ++made_;
@@ -181,8 +167,15 @@ void Coordinator::OpenAnew(Run& run, SessionId session, const Hello& hello, Inst
   member.from = hello.from;
   Charge(member.from, 0, static_cast<int64_t>(CostOf(member.node, member.label)));
   member.bootstrap_port = hello.bootstrap_port;
-  member.version = std::min(hello.version, kSessionVersion);
   member.token = NewToken();
+  return member;
+}
+
+void Coordinator::OpenAnew(Run& run, SessionId session, const Hello& hello, Instant now,
+                           Pushes& out) {
+  if (run.members.empty() && options_.has_store) use_changes_.push_back({run.id, /*in_use=*/true});
+  Member& member = NewMember(run, hello);
+  member.version = std::min(hello.version, kSessionVersion);
   if (!hello.server_addr.empty() && !IsLoopback(hello.server_addr))
     run.server_addr = hello.server_addr;
   // For every node, rounds only grow, also after a restart of the server. A claim is limited, so
@@ -248,17 +241,15 @@ std::optional<Coordinator::Seat> Coordinator::SenderOf(const SessionKey& key, In
         other->second.member->seen_at = now;
     }
     MUSTER_PROBE("a message came through a session that was over");
-    out.push_back(Refuse(key, Push::Refusal::kPast,
-                         "this session is over: its node is lost, or has another one"));
+    out.push_back(RefuseAsPast(key, "this session is over: its node is lost, or has another one"));
     return std::nullopt;
   }
   auto [run, member] = seat->second;
   const bool is_of_now = member->token == key.token && member->incarnation == key.incarnation;
   if (!is_of_now && !Planted(Bug::kFencingIgnored)) {
-    out.push_back(
-        Refuse(key, Push::Refusal::kPast,
-               Concat("the message is from another session of node '", member->node.ToString(),
-                      "', or was sent before this one was resumed")));
+    out.push_back(RefuseAsPast(key, "the message is from another session of node '",
+                               member->node.ToString(),
+                               "', or was sent before this one was resumed"));
     return std::nullopt;
   }
   member->seen_at = now;
@@ -293,16 +284,10 @@ void Coordinator::ResumeRun(const ResumedRun& adopted, Instant now, Pushes& out)
   state.round = state.complete ? adopted.round : run.round_floor;
   if (state.complete) state.completion = {.round = adopted.round, .world_size = adopted.world_size};
   for (const ResumedRun::Member& each : adopted.members) {
-    Member& member = run.members[each.node];
-    member.node = each.node;
-    member.serial = ++made_;
-    member.label = each.label;
-    Charge("", 0, static_cast<int64_t>(CostOf(member.node, member.label)));
-    member.bootstrap_port = each.bootstrap_port;
-    member.token = NewToken();
+    Member& member = NewMember(run, each.hello);
     member.place = Place{.round = adopted.round, .rank = each.rank};
-    state.participants[each.node] = each.rank;
-    state.last_heartbeats[each.node] = WallTime{};
+    state.participants[member.node] = each.rank;
+    state.last_heartbeats[member.node] = WallTime{};
     if (each.session) {
       Attach(run, member, *each.session, now);
     } else {
@@ -318,5 +303,89 @@ void Coordinator::ResumeRun(const ResumedRun& adopted, Instant now, Pushes& out)
 // The run's deadlines can only become later, so Reschedule() is left to the next Tick(): nine of
 // ten messages are keep-alives.
 void Coordinator::KeepAlive(SessionKey key, Instant now, Pushes& out) { SenderOf(key, now, out); }
+
+// --- Notices. A message to all members of a round costs O(N): there are at most ten per second of
+// each kind.
+
+// The first loss is sent immediately; if many nodes die one after the other, their losses are sent
+// together.
+Instant Coordinator::LossesDueAt(const Run& run) const {
+  return run.losses_unsent.count == 0 ? Instant::Never()
+                                      : run.losses_sent_at + options_.notice_pause;
+}
+
+void Coordinator::NotifyLosses(Run& run, Instant now, Pushes& out) {
+  if (run.losses_unsent.count > 1) MUSTER_PROBE("several losses were told at once");
+  run.losses_sent_at = now;
+  const Push push = std::exchange(run.losses_unsent, {}).ToPush();
+  if (Planted(Bug::kLossUntold)) return;
+  for (const auto& [node, rank] : run.state.participants)
+    Send(run, run.members.at(node), push, out);
+}
+
+void Coordinator::Send(const Run& run, const Member& member, Push push, Pushes& out) {
+  if (!member.session) return;
+  push.to = *member.session;
+  push.token = member.token;
+  push.incarnation = member.incarnation;
+  if (push.kind == Push::Kind::kOpened) push.version = member.version;
+  if (push.kind != Push::Kind::kLeft) push.round = run.state.round;
+  out.push_back(std::move(push));
+}
+
+void Coordinator::SendClosed(const Run& run, const Member& member, Pushes& out, bool graceful) {
+  Send(run, member, {.kind = Push::Kind::kClosed, .graceful = graceful, .who = run.state.closed_by},
+       out);
+}
+
+void Coordinator::SendState(const Run& run, const Member& member, Pushes& out) {
+  const RendezvousState& state = run.state;
+  Push push{.count = static_cast<int64_t>(state.participants.size())};
+  if (const auto place = state.participants.find(member.node); place != state.participants.end()) {
+    push.kind = state.complete ? Push::Kind::kComplete : Push::Kind::kAdmitted;
+    if (state.complete) {
+      push.rank = place->second;
+      push.world_size = state.WorldSize();
+      push.addr = run.first_addr;
+      push.port = run.first_port;
+      push.generation = run.generation;
+    }
+  } else if (state.wait_list.contains(member.node)) {
+    push.kind = Push::Kind::kWaiting;
+  } else if (state.redundancy_list.contains(member.node)) {
+    push.kind = Push::Kind::kSpare;
+  } else {
+    return;
+  }
+  Send(run, member, std::move(push), out);
+}
+
+// Members are notified immediately of the first waiting node, and when none waits any more; in
+// between only when the number has doubled: if a whole round joins again, each of 100,000 nodes
+// receives only 17 messages. There are never two messages within the pause: a node that alternately
+// joins and leaves must not cost each member a message every time. After a round has re-formed, its
+// members are not notified for a while, or until as many nodes wait as are missing: the machines of
+// a rack return one after the other, and the job must not restart for each.
+Instant Coordinator::WaitingDueAt(const Run& run) const {
+  const auto waiting = static_cast<int64_t>(run.state.wait_list.size());
+  if (!run.state.complete || waiting == run.waiting_sent) return Instant::Never();
+  const bool has_doubled = waiting >= 2 * run.waiting_sent;
+  if (waiting > 0 && !has_doubled) return Instant::Never();
+  const Instant due = run.waiting_sent_at + options_.notice_pause;
+  const bool are_held = run.waiting_sent == 0 && waiting < run.missing;
+  return are_held ? std::max(due, run.held_until) : due;
+}
+
+void Coordinator::NotifyWaiting(Run& run, Instant now, Pushes& out) {
+  run.waiting_sent = static_cast<int64_t>(run.state.wait_list.size());
+  run.waiting_sent_at = now;
+  if (run.waiting_sent > 0 && run.held_until != Instant{})
+    MUSTER_PROBE("nodes that were held back were announced");
+  if (Planted(Bug::kWaitingStale) && run.waiting_sent == 0) return;
+  for (const auto& [node, rank] : run.state.participants) {
+    Send(run, run.members.at(node), {.kind = Push::Kind::kNodesWaiting, .count = run.waiting_sent},
+         out);
+  }
+}
 
 }  // namespace muster

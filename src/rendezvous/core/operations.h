@@ -1,6 +1,6 @@
 // The operations of a node: join, exit, close, keep-alive. Each decides from what the node knows
 // what to do next, and changes nothing. The tables in operations.cc are the protocol, one row for
-// each branch.
+// each branch. The actions that are decided are applied to the state in transitions.cc.
 //
 // The same decisions run in both drivers: on a node's copy of a shared document, and in the
 // coordinator for all nodes.
@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "base/time.h"
@@ -79,5 +80,18 @@ bool HeartbeatDue(const Outlook& outlook);
 /// Time after the join deadline in which a node still removes itself. Later, the others detect its
 /// silence.
 inline constexpr Duration kRollbackWindow = 5s;
+
+// --- Transitions. The wall clock's reading is a parameter, because it is written for PyTorch's
+// agents, which compare it with their own clocks. No decision here uses it.
+
+/// Applies an action of `self` that changes the state (not kSync, kFinish, kRestore or an error).
+void Apply(Action action, const Node& self, const RunSettings& settings, WallTime now,
+           RendezvousState* state);
+
+/// Puts back a member of a complete round that others have declared lost (kRestore).
+void Restore(const Node& self, int64_t rank, WallTime now, RendezvousState* state);
+
+/// Removes silent nodes from every list. The ranks of the others do not change.
+void Purge(const std::set<Node>& silent, const RunSettings& settings, RendezvousState* state);
 
 }  // namespace muster

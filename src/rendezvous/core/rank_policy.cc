@@ -35,15 +35,6 @@ bool Before(RankPolicy policy, const Candidate& a, const Candidate& b) {
   return NodeBefore(a.node, b.node);
 }
 
-// Candidates in the order of the policy, by their index.
-std::vector<size_t> Sorted(RankPolicy policy, std::span<const Candidate> candidates) {
-  std::vector<size_t> order(candidates.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::ranges::sort(
-      order, [&](size_t a, size_t b) { return Before(policy, candidates[a], candidates[b]); });
-  return order;
-}
-
 }  // namespace
 
 std::optional<RankPolicy> ParseRankPolicy(std::string_view word) {
@@ -58,7 +49,10 @@ std::string_view Name(RankPolicy policy) {
 }
 
 std::vector<int64_t> AssignRanks(RankPolicy policy, std::span<const Candidate> candidates) {
-  const std::vector<size_t> order = Sorted(policy, candidates);
+  std::vector<size_t> order(candidates.size());  // candidates in the order of the policy, by index
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::sort(
+      order, [&](size_t a, size_t b) { return Before(policy, candidates[a], candidates[b]); });
   std::vector<int64_t> ranks(candidates.size(), -1);
   std::vector<bool> taken(candidates.size(), false);
   if (policy == RankPolicy::kStable) {

@@ -320,7 +320,8 @@ TEST_F(ReformingTest, ARunThatIsResumedReformsAsBefore) {
     Talker& talker = talkers_[name];
     talker.key = {.session = SessionId{++sessions_}, .round = 4};
     by_session_[sessions_] = name;
-    run.members.push_back({.node = {name, 1, 0}, .rank = static_cast<int64_t>(sessions_) - 1});
+    run.members.push_back({.hello = {.run_id = "run", .node = {name, 1, 0}},
+                           .rank = static_cast<int64_t>(sessions_) - 1});
     if (name != std::string("c")) run.members.back().session = talker.key.session;
   }
   Run([&](Pushes& out) { coordinator_.ResumeRun(run, now_, out); });

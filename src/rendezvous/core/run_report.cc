@@ -36,93 +36,71 @@ bool IsLate(const Coordinator::Run& run, const Coordinator::Member& member, Inst
   return !member.session || now - member.seen_at > run.settings.missed_after();
 }
 
-MemberReport MemberOf(const Coordinator::Run& run, const Coordinator::Member& member, Role role,
-                      int64_t rank, Instant now) {
-  return {.node = member.node,
-          .role = role,
-          .rank = rank,
-          .silent_for = now - member.seen_at,
-          .connected = member.session.has_value(),
-          .late = IsLate(run, member, now),
-          .label = member.label};
+int64_t RankOf(const RendezvousState& state, const Node& node) {
+  const auto place = state.participants.find(node);
+  return state.complete && place != state.participants.end() ? place->second : -1;
 }
 
-int64_t RankOf(const Coordinator::Run& run, const Coordinator::Member& member, Role role) {
-  const bool has_one = role == Role::kParticipant && run.state.complete;
-  return has_one ? run.state.participants.at(member.node) : -1;
-}
-
-// A few nodes of one role: the longest silent, then the first by name. Each of thousands of waiting
-// nodes may request this, so it must not visit all of them.
-std::vector<MemberReport> Some(const Coordinator::Run& run, Role role, size_t names_max,
-                               size_t idle, Instant now) {
-  std::vector<MemberReport> found;
-  const auto add = [&](const Coordinator::Member& member) {
-    const auto same = [&](const MemberReport& there) { return there.node == member.node; };
-    if (found.size() < names_max && std::ranges::none_of(found, same))
-      found.push_back(MemberOf(run, member, role, RankOf(run, member, role), now));
-  };
-  const auto add_late = [&](const Coordinator::Member& member) {
-    if (RoleOf(run.state, member.node) == role) add(member);
-  };
-  for (const Coordinator::Due& due : run.broken) {
-    if (found.size() == names_max) break;
-    add_late(*due.member);
-  }
-  for (const Coordinator::Member* member : run.by_silence) {
-    if (found.size() == names_max || now - member->seen_at <= run.settings.missed_after()) break;
-    add_late(*member);
-  }
-  const auto add_nodes = [&](const std::set<Node>& nodes) {
-    for (const Node& node : nodes) {
-      if (found.size() == names_max) break;
-      add(run.members.at(node));
-    }
-  };
-  if (role == Role::kWaiting) add_nodes(run.state.wait_list);
-  if (role == Role::kSpare) add_nodes(run.state.redundancy_list);
-  if (role == Role::kParticipant) {
-    for (const auto& [node, rank] : run.state.participants) {
-      if (found.size() == names_max) break;
-      add(run.members.at(node));
-    }
-  }
-  if (role == Role::kIdle) {
-    size_t looks = 0;
-    for (const auto& [node, member] : run.members) {
-      if (found.size() == std::min(names_max, idle) || ++looks > kLooksMax) break;
-      add_late(member);
-    }
-  }
-  return found;
-}
+// The node of an entry of a set, or of a map.
+const Node& NodeOf(const Node& node) { return node; }
+const Node& NodeOf(const auto& entry) { return entry.first; }
 
 struct Known {
   int64_t rank;
   const Coordinator::Member* member;
 };
-using ByRole = std::array<std::vector<Known>, kRoles.size()>;
+using KnownNodes = std::vector<Known>;
+using ByRole = std::array<KnownNodes, kRoles.size()>;
+
+// A few nodes of one role: the longest silent, then the first by name. Each of thousands of waiting
+// nodes may request this, so it must not visit all of them.
+KnownNodes Some(const Coordinator::Run& run, Role role, size_t most, Instant now) {
+  KnownNodes found;
+  const auto add = [&](const Coordinator::Member& member) {
+    const auto is_same = [&](const Known& known) { return known.member == &member; };
+    if (RoleOf(run.state, member.node) == role && std::ranges::none_of(found, is_same))
+      found.push_back({RankOf(run.state, member.node), &member});
+  };
+  for (const Coordinator::Due& due : run.broken) {
+    if (found.size() == most) break;
+    add(*due.member);
+  }
+  for (const Coordinator::Member* member : run.by_silence) {
+    if (found.size() == most || !IsLate(run, *member, now)) break;
+    add(*member);
+  }
+  const auto add_all = [&](const auto& nodes) {
+    size_t looks = 0;
+    for (const auto& entry : nodes) {
+      if (found.size() == most || ++looks > kLooksMax) break;
+      add(run.members.at(NodeOf(entry)));
+    }
+  };
+  if (role == Role::kParticipant) add_all(run.state.participants);
+  if (role == Role::kWaiting) add_all(run.state.wait_list);
+  if (role == Role::kSpare) add_all(run.state.redundancy_list);
+  if (role == Role::kIdle) add_all(run.members);
+  return found;
+}
 
 // All nodes by role, in one walk: members and the lists of the round have the same order.
-ByRole Sort(const Coordinator::Run& run) {
+ByRole All(const Coordinator::Run& run) {
   const RendezvousState& state = run.state;
   ByRole found;
-  const auto is_next = [](auto& at, const auto& list, const Node& node, const auto& node_of) {
-    while (at != list.end() && node_of(*at) < node) ++at;
-    return at != list.end() && node_of(*at) == node;
+  const auto is_next = [](auto& at, const auto& list, const Node& node) {
+    while (at != list.end() && NodeOf(*at) < node) ++at;
+    return at != list.end() && NodeOf(*at) == node;
   };
-  const auto self = [](const Node& node) -> const Node& { return node; };
-  const auto first = [](const auto& pair) -> const Node& { return pair.first; };
   auto participant = state.participants.begin();
   auto waiting = state.wait_list.begin();
   auto spare = state.redundancy_list.begin();
   for (const auto& [node, member] : run.members) {
     Role role = Role::kIdle;
-    if (is_next(participant, state.participants, node, first)) {
+    if (is_next(participant, state.participants, node)) {
       role = Role::kParticipant;
-    } else if (is_next(waiting, state.wait_list, node, self)) {
+    } else if (is_next(waiting, state.wait_list, node)) {
       role = Role::kWaiting;
-    } else if (is_next(spare, state.redundancy_list, node, self)) {
+    } else if (is_next(spare, state.redundancy_list, node)) {
       role = Role::kSpare;
     }
     const bool has_rank = role == Role::kParticipant && state.complete;
@@ -131,34 +109,27 @@ ByRole Sort(const Coordinator::Run& run) {
   return found;
 }
 
-// Copies only the members that are shown.
-std::vector<MemberReport> Many(const Coordinator::Run& run, Role role, std::vector<Known> nodes,
-                               size_t names_max, Instant now) {
+// Copies only the members that are shown: the late ones first.
+void AddMembers(RunReport& report, const Coordinator::Run& run, Role role, KnownNodes nodes,
+                size_t names_max, Instant now) {
   if (nodes.size() > names_max) {
     std::stable_partition(nodes.begin(), nodes.end(),
                           [&](const Known& known) { return IsLate(run, *known.member, now); });
     nodes.resize(names_max);
   }
   std::ranges::stable_sort(nodes, {}, &Known::rank);
-  std::vector<MemberReport> found;
-  found.reserve(nodes.size());
-  for (const auto& [rank, member] : nodes) found.push_back(MemberOf(run, *member, role, rank, now));
-  return found;
+  for (const auto& [rank, member] : nodes) {
+    report.members.push_back({.node = member->node,
+                              .role = role,
+                              .rank = rank,
+                              .silent_for = now - member->seen_at,
+                              .connected = member->session.has_value(),
+                              .late = IsLate(run, *member, now),
+                              .label = member->label});
+  }
 }
 
 }  // namespace
-
-std::optional<RunSnapshot> Coordinator::Snapshot(std::string_view run_id) const {
-  const Run* run = Find(run_id);
-  if (run == nullptr) return std::nullopt;
-  return RunSnapshot{.settings = run->settings,
-                     .settings_of = run->settings_of,
-                     .round = run->state.round,
-                     .closed = run->state.closed,
-                     .closed_by = run->state.closed_by,
-                     .waiting = static_cast<int64_t>(run->state.wait_list.size()),
-                     .lost = run->losses.count};
-}
 
 std::vector<RunReport> Coordinator::Reports(std::string_view after, size_t runs_max,
                                             Instant now) const {
@@ -196,17 +167,14 @@ RunReport Coordinator::ReportOn(const Run& run, size_t names_max, Instant now) {
       report.waiting > 0 && run.waiting_sent == 0 && report.waiting < run.missing;
   if (report.phase == Phase::kComplete && some_are_held && run.held_until > now)
     report.held_left = run.held_until - now;
-  ByRole all;
-  if (names_max > kFew) all = Sort(run);
+  ByRole known;
+  if (names_max > kFew) known = All(run);
+  const std::array counts = {report.participants, report.waiting, report.spares, report.idle};
   for (const Role role : kRoles) {
-    std::vector<MemberReport> some;
-    if (names_max > kFew) {
-      some = Many(run, role, std::move(all[static_cast<size_t>(role)]), names_max, now);
-    } else {
-      some = Some(run, role, names_max, static_cast<size_t>(report.idle), now);
-      std::ranges::stable_sort(some, {}, &MemberReport::rank);
-    }
-    std::ranges::move(some, std::back_inserter(report.members));
+    const auto index = static_cast<size_t>(role);
+    if (names_max <= kFew)
+      known[index] = Some(run, role, std::min(names_max, static_cast<size_t>(counts[index])), now);
+    AddMembers(report, run, role, std::move(known[index]), names_max, now);
   }
   return report;
 }

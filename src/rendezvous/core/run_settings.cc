@@ -40,20 +40,20 @@ std::string RunSettings::Against(const RunSettings& other) const {
     if (mine != theirs)
       out += Concat(out.empty() ? "" : ", ", name, " ", mine, " against ", theirs);
   };
+  const auto compare_times = [&](std::string_view name, Duration its, Duration theirs) {
+    compare(name, Milliseconds(its), Milliseconds(theirs));
+  };
   compare("min_nodes", min_nodes, other.min_nodes);
   compare("max_nodes", max_nodes, other.max_nodes);
-  compare("last_call in ms", Milliseconds(last_call), Milliseconds(other.last_call));
-  compare("keep_alive_interval in ms", Milliseconds(keep_alive_interval),
-          Milliseconds(other.keep_alive_interval));
+  compare_times("last_call in ms", last_call, other.last_call);
+  compare_times("keep_alive_interval in ms", keep_alive_interval, other.keep_alive_interval);
   compare("keep_alive_max_attempt", keep_alive_max_attempt, other.keep_alive_max_attempt);
-  compare("grace in ms", Milliseconds(grace), Milliseconds(other.grace));
+  compare_times("grace in ms", grace, other.grace);
   compare("rank policy", Name(policy), Name(other.policy));
   const Forming mine = forming.value_or(Forming{});
   const Forming theirs = other.forming.value_or(Forming{});
-  compare("reform_timeout in ms", Milliseconds(mine.reform_timeout),
-          Milliseconds(theirs.reform_timeout));
-  compare("rejoin_window in ms", Milliseconds(mine.rejoin_window),
-          Milliseconds(theirs.rejoin_window));
+  compare_times("reform_timeout in ms", mine.reform_timeout, theirs.reform_timeout);
+  compare_times("rejoin_window in ms", mine.rejoin_window, theirs.rejoin_window);
   compare("expected", mine.expected, theirs.expected);
   return out;
 }

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/text.h"
 #include "rendezvous/core/node.h"
 #include "rendezvous/core/run_settings.h"
 
@@ -114,6 +115,12 @@ using Pushes = std::vector<Push>;
 
 /// The answer to a refused request.
 Push Refuse(const SessionKey& key, Push::Refusal refusal, std::string why);
+/// The answer to a request that is out of date.
+template <typename... Pieces>
+Push RefuseAsPast(const SessionKey& key, const Pieces&... why) {
+  return Refuse(key, Push::Refusal::kPast, Concat(why...));
+}
+
 /// Nodes that a round has lost: how many, the first names, and why the first was lost.
 struct Losses {
   int64_t count = 0;

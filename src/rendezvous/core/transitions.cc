@@ -1,8 +1,8 @@
-#include "rendezvous/core/transitions.h"
-
+// Applies actions to the state: the second half of operations.h.
 #include "base/assert.h"
 #include "base/planted.h"
 #include "base/probe.h"
+#include "rendezvous/core/operations.h"
 
 namespace muster {
 
@@ -18,6 +18,14 @@ void Complete(RendezvousState* state) {
   int64_t rank = 0;
   for (auto& [node, its_rank] : state->participants) its_rank = rank++;
   state->completion = {.round = state->round, .world_size = rank};
+}
+
+// Removes the node from the list that it is in. Returns whether it was a participant.
+bool Remove(const Node& node, RendezvousState* state) {
+  state->last_heartbeats.erase(node);
+  state->wait_list.erase(node);
+  state->redundancy_list.erase(node);
+  return state->participants.erase(node) > 0;
 }
 
 // A participant was removed. A complete round ends with its last member, not with the first that
@@ -67,31 +75,18 @@ void Apply(Action action, const Node& self, const RunSettings& settings, WallTim
       state->last_heartbeats[self] = now;
       return;
     case Action::kRemoveFromParticipants:
-      state->participants.erase(self);
-      state->last_heartbeats.erase(self);
-      return AfterRemoval(settings, state);
     case Action::kRemoveFromWaitList:
-      state->wait_list.erase(self);
-      state->last_heartbeats.erase(self);
-      return;
     case Action::kRemoveFromRedundancyList:
-      state->redundancy_list.erase(self);
-      state->last_heartbeats.erase(self);
+      if (Remove(self, state)) AfterRemoval(settings, state);
       return;
     case Action::kMarkComplete:
       return Complete(state);
     case Action::kMarkClosed:
       state->closed = true;
       return;
-    case Action::kRestore:
-    case Action::kSync:
-    case Action::kErrorClosed:
-    case Action::kErrorTimeout:
-    case Action::kErrorGraceful:
-    case Action::kFinish:
-      break;
+    default:
+      MUSTER_ASSERT(false && "this action changes nothing");
   }
-  MUSTER_ASSERT(false && "this action changes nothing");
 }
 
 void Restore(const Node& self, int64_t rank, WallTime now, RendezvousState* state) {
@@ -102,12 +97,7 @@ void Restore(const Node& self, int64_t rank, WallTime now, RendezvousState* stat
 
 void Purge(const std::set<Node>& silent, const RunSettings& settings, RendezvousState* state) {
   bool lost_participant = false;
-  for (const Node& node : silent) {
-    state->last_heartbeats.erase(node);
-    state->wait_list.erase(node);
-    state->redundancy_list.erase(node);
-    lost_participant |= state->participants.erase(node) > 0;
-  }
+  for (const Node& node : silent) lost_participant |= Remove(node, state);
   if (lost_participant) AfterRemoval(settings, state);
 }
 

@@ -1,8 +1,7 @@
-#include "rendezvous/core/transitions.h"
-
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include "rendezvous/core/operations.h"
 #include "support/story.h"
 
 namespace muster {

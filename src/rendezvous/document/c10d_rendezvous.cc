@@ -4,6 +4,9 @@
 #include <stdexcept>
 #include <utility>
 
+#include "base/base64.h"
+#include "base/interruption.h"
+#include "base/planted.h"
 #include "base/text.h"
 #include "base/trim.h"
 #include "muster/dynamic_rendezvous.h"
@@ -14,6 +17,7 @@
 #include "os/posix/file_io.h"
 #include "os/posix/process.h"
 #include "rendezvous/event_recorder.h"
+#include "rendezvous/reconnect.h"
 #include "rendezvous/session/status_client.h"
 
 namespace muster {
@@ -23,18 +27,115 @@ namespace {
 constexpr int kDefaultPort = 29400;
 constexpr Duration kStatusPatience = 2s;
 
-// Runs a store operation; its failures mean that the backend is out of reach.
-template <typename Operation>
-auto Reaching(std::string_view what, Operation operation) {
-  try {
-    return operation();
-  } catch (const InterruptedError&) {
-    throw;
-  } catch (const std::exception& error) {
-    std::throw_with_nested(RendezvousConnectionError(
-        Concat("the store of the rendezvous could not ", what, ": ", error.what())));
-  }
+constexpr std::string_view kStoreCouldNot = "the store of the rendezvous could not ";
+
+// --- The backend
+
+// "No state yet". A key that does not exist cannot be read without blocking, so it always exists.
+constexpr std::string_view kNothing = "Y2FuaW1hZGFt";
+
+std::string Decode(std::string_view stored) {
+  Result<std::string> bytes = Base64Decode(stored);
+  if (bytes) return *std::move(bytes);
+  throw RendezvousStateError(Concat("the state of the rendezvous is not base64 (",
+                                    bytes.error().message, "): '", Printable(stored, 40), "'"));
 }
+
+class C10dBackend final : public RendezvousBackend {
+ public:
+  C10dBackend(std::shared_ptr<Store> store, std::string_view run_id)
+      : store_(std::move(store)), key_(Concat("torch.rendezvous.", run_id)) {
+    CompareSet("create the key", "", kNothing);
+  }
+
+  std::string Name() const override { return "c10d"; }
+
+  std::optional<StoredState> GetState() override {
+    std::string stored = Read();
+    if (stored == kNothing) return std::nullopt;
+    return StoredState{Decode(stored), std::move(stored)};
+  }
+
+  using RendezvousBackend::SetState;
+  /// Tokens are std::string: the encoded state.
+  std::optional<StoredState> SetState(std::string_view bytes, const std::any& token) override {
+    const auto* expected = std::any_cast<std::string>(&token);
+    if (token.has_value() && expected == nullptr)
+      return GetState();  // a token of another backend matches nothing
+    const std::string encoded = Base64Encode(bytes);
+    const std::string_view fence =
+        expected == nullptr || expected->empty() ? kNothing : std::string_view(*expected);
+    const std::string present = Planted(Bug::kWriteUnfenced) ? Read() : std::string(fence);
+    std::string stored = CompareSet("be written", present, encoded);
+    if (stored == fence) {
+      // If the key had held the expected bytes, it would hold the new bytes now: it was deleted,
+      // unless both are the same. A restarted store is empty; this node's state should be written
+      // there again.
+      stored = CompareSet("create the key anew", "", kNothing);
+    }
+    if (stored == kNothing) return std::nullopt;
+    if (stored == encoded) return StoredState{std::string(bytes), std::move(stored), true};
+    return StoredState{Decode(stored), std::move(stored)};
+  }
+
+  /// News are keys next to the key of the state: a store can wait for keys.
+  void Announce(std::string_view news) override {
+    Try("announce", [&](Store& store) { store.Set(Concat(key_, ".", news), "1"); });
+  }
+
+  bool AwaitNews(std::string_view news, milliseconds time) override {
+    Try("be waited on", [&](Store& store) {
+      try {
+        store.Wait({Concat(key_, ".", news)}, std::max(time, milliseconds(1)));
+      } catch (const StoreTimeoutError&) {
+      }
+    });
+    return true;
+  }
+
+ private:
+  /// A lost connection fails the current call; the next call opens another.
+  template <typename Operation>
+  auto Try(std::string_view what, const Operation& operation)
+      -> decltype(operation(std::declval<Store&>())) {
+    try {
+      if (lost_) {
+        store_ = Reconnected(*store_);
+        store_->CompareSet(key_, "", kNothing);  // there may be another server now
+        lost_ = false;
+      }
+      return operation(*store_);
+    } catch (const InterruptedError&) {
+      // The wait may have broken the connection: that must not prevent all further rounds.
+      const ScopedUninterrupted once;
+      try {
+        lost_ = lost_ || !StillThere(*store_);
+      } catch (const std::exception&) {
+        lost_ = true;
+      }
+      throw;
+    } catch (const std::exception& error) {
+      if (dynamic_cast<const NetworkError*>(&error) != nullptr) lost_ = true;
+      std::throw_with_nested(
+          RendezvousConnectionError(Concat(kStoreCouldNot, what, ": ", error.what())));
+    }
+  }
+
+  std::string Read() {
+    return Try("be read", [&](Store& store) { return store.Get(key_); });
+  }
+
+  std::string CompareSet(std::string_view what, std::string_view expected,
+                         std::string_view desired) {
+    return Try(what, [&](Store& store) { return store.CompareSet(key_, expected, desired); });
+  }
+
+  std::shared_ptr<Store> store_;
+  const std::string key_;
+  bool lost_ = false;  ///< The connection of the store.
+};
+
+// --- From parameters
 
 std::string StoreType(const RendezvousParameters& parameters) {
   const ConfigValue given = parameters.Get("store_type", ConfigValue("tcp"));
@@ -81,14 +182,14 @@ std::shared_ptr<TcpStore> CreateTcp(const RendezvousParameters& parameters) {
   } catch (const std::exception& error) {
     const std::string where = Concat(at.host, ":", at.port);
     if (!serve || is_host) {
-      std::throw_with_nested(RendezvousConnectionError(
-          Concat("the store of the rendezvous could not be ", serve ? "served at " : "reached at ",
-                 where, ": ", error.what())));
+      std::throw_with_nested(RendezvousConnectionError(Concat(
+          kStoreCouldNot, serve ? "be served at " : "be reached at ", where, ": ", error.what())));
     }
     // The endpoint is on this machine, and another process has its port: probably another agent,
     // which serves the store for both.
-    return Reaching(Concat("be served at ", where, " (", error.what(), "), nor reached there"),
-                    [&] { return OpenTcpStore(at, false, timeout, grace); });
+    return Reaching(
+        Concat(kStoreCouldNot, "be served at ", where, " (", error.what(), "), nor reached there"),
+        [&] { return OpenTcpStore(at, false, timeout, grace); });
   }
 }
 
@@ -99,7 +200,7 @@ std::shared_ptr<Store> CreateFile(const RendezvousParameters& parameters) {
     if (!made) throw RendezvousError(made.error().message);
     path = std::move(*made);
   }
-  return Reaching(Concat("be opened as file '", path, "'"),
+  return Reaching(Concat(kStoreCouldNot, "be opened as file '", path, "'"),
                   [&] { return std::make_shared<FileStore>(path); });
 }
 
@@ -124,11 +225,18 @@ void ThrowIfOfBackendMuster(const RendezvousParameters& parameters) {
 
 }  // namespace
 
+std::unique_ptr<RendezvousBackend> CreateC10dBackend(std::shared_ptr<Store> store,
+                                                     const std::string& run_id) {
+  if (!store) throw std::invalid_argument("C10dRendezvousBackend: store is null");
+  if (run_id.empty()) {
+    throw std::invalid_argument("the run id is empty: it names the rendezvous and must not be");
+  }
+  return std::make_unique<C10dBackend>(std::move(store), run_id);
+}
+
 std::pair<std::unique_ptr<RendezvousBackend>, std::shared_ptr<Store>> CreateC10dBackend(
     const RendezvousParameters& parameters) {
-  const EventRecorder events({}, parameters.run_id, [] {
-    return EventOrigin{.hostname = FullyQualifiedName(), .pid = ProcessId()};
-  });
+  const EventRecorder events({}, parameters.run_id);
   try {
     const bool is_file = StoreType(parameters) == "file";
     std::shared_ptr<Store> store;
@@ -137,15 +245,14 @@ std::pair<std::unique_ptr<RendezvousBackend>, std::shared_ptr<Store>> CreateC10d
     } else {
       const std::shared_ptr<TcpStore> tcp = CreateTcp(parameters);
       if (tcp->is_server()) {
-        events.Record(
-            "c10d_rendezvous_backend:_create_tcp_store", NodeState::kInit, std::nullopt,
-            [] { return Concat("process ", ProcessId(), " serves the rendezvous store"); });
+        events.RecordOfProcess("c10d_rendezvous_backend:_create_tcp_store", NodeState::kInit,
+                               "process ", ProcessId(), " serves the rendezvous store");
       }
       store = tcp;
     }
     // A connection of its own: heartbeats must not wait for a caller that blocks on the other one.
-    std::shared_ptr<Store> own =
-        Reaching("be connected to a second time", [&] { return store->Clone(); });
+    std::shared_ptr<Store> own = Reaching(Concat(kStoreCouldNot, "be connected to a second time"),
+                                          [&] { return store->Clone(); });
     try {
       return {CreateC10dBackend(std::move(own), parameters.run_id), std::move(store)};
     } catch (const RendezvousConnectionError&) {
@@ -153,7 +260,7 @@ std::pair<std::unique_ptr<RendezvousBackend>, std::shared_ptr<Store>> CreateC10d
       throw;
     }
   } catch (const std::exception& error) {
-    events.RecordFailure("c10d_rendezvous_backend:create_backend", std::nullopt, error.what());
+    events.RecordFailure("c10d_rendezvous_backend:create_backend", nullptr, error.what());
     throw;
   }
 }

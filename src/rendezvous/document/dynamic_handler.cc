@@ -11,14 +11,11 @@
 #include "muster/network.h"
 #include "muster/prefix_store.h"
 #include "muster/tcp_store.h"
-#include "os/posix/process.h"
 #include "rendezvous/bootstrap.h"
-#include "rendezvous/document/backend_port.h"
 #include "rendezvous/document/rendezvous_driver.h"
 #include "rendezvous/document/shared_document.h"
 #include "rendezvous/event_recorder.h"
 #include "rendezvous/membership.h"
-#include "rendezvous/new_node.h"
 #include "rendezvous/option_readers.h"
 #include "rendezvous/reconnect.h"
 #include "rendezvous/wait_report.h"
@@ -34,31 +31,26 @@ constexpr Duration kCacheMax = 1s;
 constexpr std::string_view kHandlerEvents = "dynamic_rendezvous:DynamicRendezvousHandler.";
 constexpr std::string_view kExecutorEvents = "dynamic_rendezvous:_DistributedRendezvousOpExecutor.";
 
-// A backend may throw anything.
-constexpr std::string_view kNoException = "the backend threw something that is no std::exception";
-
 struct ActionEvent {
-  Action action;
   std::string_view name;
   std::string_view what;
   NodeState state = NodeState::kRunning;
 };
 
+// In the order of the actions; the others change nothing.
 constexpr std::array kActionEvents = {
-    ActionEvent{Action::kKeepAlive, "_keep_alive", "sends a heartbeat"},
-    ActionEvent{Action::kAddToParticipants, "_add_to_participants", "joins"},
-    ActionEvent{Action::kAddToWaitList, "_add_to_wait_list", "waits for the next round"},
-    ActionEvent{Action::kAddToRedundancyList, "_add_to_redundancy_list", "is a spare"},
-    ActionEvent{Action::kRemoveFromParticipants, "_remove_from_participants", "leaves"},
-    ActionEvent{Action::kRemoveFromWaitList, "_remove_from_wait_list", "stops waiting"},
-    ActionEvent{Action::kRemoveFromRedundancyList, "_remove_from_redundancy_list",
-                "is no longer a spare"},
-    ActionEvent{Action::kMarkComplete, "_mark_rendezvous_complete", "completes the round",
-                NodeState::kSucceeded},
-    ActionEvent{Action::kMarkClosed, "_mark_rendezvous_closed", "closes the rendezvous",
-                NodeState::kSucceeded},
-    ActionEvent{Action::kRestore, "_restore_to_participants", "was declared lost, and is back"},
+    ActionEvent{"_keep_alive", "sends a heartbeat"},
+    ActionEvent{"_add_to_participants", "joins"},
+    ActionEvent{"_add_to_wait_list", "waits for the next round"},
+    ActionEvent{"_add_to_redundancy_list", "is a spare"},
+    ActionEvent{"_remove_from_participants", "leaves"},
+    ActionEvent{"_remove_from_wait_list", "stops waiting"},
+    ActionEvent{"_remove_from_redundancy_list", "is no longer a spare"},
+    ActionEvent{"_mark_rendezvous_complete", "completes the round", NodeState::kSucceeded},
+    ActionEvent{"_mark_rendezvous_closed", "closes the rendezvous", NodeState::kSucceeded},
+    ActionEvent{"_restore_to_participants", "was declared lost, and is back"},
 };
+static_assert(kActionEvents.size() == static_cast<size_t>(Action::kRestore) + 1);
 
 template <typename T>
 T MustBeThere(T given, std::string_view what) {
@@ -113,37 +105,28 @@ class DynamicHandler final : public DynamicRendezvousHandler {
   // --- Events
 
   DriverHooks Hooks() {
-    return {
-        .on_action = [this](Action action,
-                            const RendezvousState& after) { ReportAction(action, after); },
-        .on_write =
-            [this](bool stored) {
-              events_.Record({kExecutorEvents, "run"}, NodeState::kRunning, driver_.self(), [&] {
-                return events_.Sentence(driver_.self(), stored ? "has stored its change of"
-                                                               : "has lost a race to change");
-              });
-            }};
+    return {.on_action = [this](Action action,
+                                const RendezvousState& after) { ReportAction(action, after); },
+            .on_write =
+                [this](bool stored) {
+                  events_.Record({kExecutorEvents, "run"}, NodeState::kRunning, driver_.self(),
+                                 stored ? "has stored its change of" : "has lost a race to change");
+                }};
   }
 
   void ReportAction(Action action, const RendezvousState& after) {
-    if (!events_.enabled()) return;
-    for (const ActionEvent& event : kActionEvents) {
-      if (event.action != action) continue;
-      const bool waits = action == Action::kAddToWaitList || action == Action::kAddToRedundancyList;
-      Report(event.name, event.what, event.state, waits ? after.round + 1 : after.round);
-      // Joining includes a heartbeat, and the last node to join completes the round.
-      const bool joins = action == Action::kAddToParticipants;
-      const ActionEvent& beat = kActionEvents.front();
-      if (waits || joins) Report(beat.name, beat.what, beat.state, after.round);
-      if (joins && after.complete) ReportAction(Action::kMarkComplete, after);
-      return;
-    }
+    const bool waits = action == Action::kAddToWaitList || action == Action::kAddToRedundancyList;
+    Report(action, waits ? after.round + 1 : after.round);
+    // Joining includes a heartbeat, and the last node to join completes the round.
+    const bool joins = action == Action::kAddToParticipants;
+    if (waits || joins) Report(Action::kKeepAlive, after.round);
+    if (joins && after.complete) Report(Action::kMarkComplete, after.round);
   }
 
-  void Report(std::string_view name, std::string_view what, NodeState state, int64_t round) {
-    events_.Record({kExecutorEvents, name}, state, driver_.self(), [&] {
-      return events_.Sentence(driver_.self(), Concat(what, ": round ", round, " of"));
-    });
+  void Report(Action action, int64_t round) {
+    const ActionEvent& event = kActionEvents.at(static_cast<size_t>(action));
+    events_.Record({kExecutorEvents, event.name}, event.state, driver_.self(), event.what,
+                   ": round ", round, " of");
   }
 
   // Runs a part of a public function; what it throws is reported under the given name first.
@@ -159,15 +142,7 @@ class DynamicHandler final : public DynamicRendezvousHandler {
 
   // To be called in a catch block: records what was thrown.
   void RecordFailure(std::string_view name) const {
-    std::string what;
-    try {
-      throw;
-    } catch (const std::exception& error) {
-      what = error.what();
-    } catch (...) {
-      what = kNoException;
-    }
-    events_.RecordFailure({kHandlerEvents, name}, driver_.self(), what);
+    events_.RecordFailure({kHandlerEvents, name}, &driver_.self(), ErrorOfException().message);
   }
 
   // --- From values to exceptions
@@ -180,31 +155,19 @@ class DynamicHandler final : public DynamicRendezvousHandler {
   }
 
   [[noreturn]] void ThrowInterruptedHere(std::string_view why) {
-    WaitReport report = DescribeWait();
-    report.time_left.reset();
     ThrowInterrupted(
-        Concat(Who(), InterruptedAfter(began_, clock_.Now()), " (", why, "); ", report.ToString()));
+        Concat(Who(), InterruptedAfter(began_, clock_.Now()), " (", why, "); ", AwaitedSoFar()));
   }
 
-  template <typename T>
-  T OrThrow(Result<T> result) {
+  void FinishOrThrow(const Result<Decision>& result) {
     if (!result) Throw(result.error());
-    return std::move(*result);
-  }
-
-  void FinishOrThrow(Result<Decision> result) {
-    const Decision decision = OrThrow(std::move(result));
     const std::string who = Who();
-    if (decision.action == Action::kErrorTimeout) {
-      WaitReport report = DescribeWait();
-      report.time_left.reset();
+    if (result->action == Action::kErrorTimeout)
       throw RendezvousTimeoutError(
-          Concat(who, "time is up (", decision.reason, "); ", report.ToString()));
-    }
-    if (decision.action == Action::kErrorClosed) {
+          Concat(who, "time is up (", result->reason, "); ", AwaitedSoFar()));
+    if (result->action == Action::kErrorClosed)
       throw RendezvousClosedError(Concat(who, "closed ", ClosedBy()));
-    }
-    if (decision.action == Action::kErrorGraceful) {
+    if (result->action == Action::kErrorGraceful) {
       throw RendezvousGracefulExitError(
           Concat(who, "closed ", ClosedBy(), " while this node was a spare; it is not needed"));
     }
@@ -212,6 +175,13 @@ class DynamicHandler final : public DynamicRendezvousHandler {
 
   std::string Who() const {
     return Concat("rendezvous '", settings_.run_id, "', node '", node(), "': ");
+  }
+
+  // What the call that ends now has waited for.
+  std::string AwaitedSoFar() const {
+    WaitReport report = DescribeWait();
+    report.time_left.reset();
+    return report.ToString();
   }
 
   std::string ClosedBy() const {
@@ -222,11 +192,6 @@ class DynamicHandler final : public DynamicRendezvousHandler {
 
   // --- Heartbeats
 
-  void StartHeartbeats() {
-    heartbeats_ = system_.CallEvery(Concat("RdzvKeepAlive_", driver_.self().local_id),
-                                    settings_.keep_alive_interval, [this] { Beat(); });
-  }
-
   void StopHeartbeats() { heartbeats_.reset(); }
 
   void Beat() {
@@ -234,7 +199,7 @@ class DynamicHandler final : public DynamicRendezvousHandler {
     try {
       FinishOrThrow(driver_.KeepAlive(place_));
       events_.Record({kHandlerEvents, "_keep_alive"}, NodeState::kRunning, driver_.self(),
-                     [&] { return events_.Sentence(driver_.self(), "is alive in"); });
+                     "is alive in");
     } catch (...) {
       // The next heartbeat may succeed; the others declare a node lost only after several missed
       // ones.
@@ -246,10 +211,8 @@ class DynamicHandler final : public DynamicRendezvousHandler {
 
   RendezvousInfo JoinAndBootstrap() {
     RendezvousInfo info = Reporting("next_rendezvous", [this] { return JoinNext(); });
-    events_.RecordJoined({kHandlerEvents, "next_rendezvous"}, driver_.self(), info.rank, [&] {
-      return events_.Sentence(driver_.self(), Concat("is rank ", info.rank, " of ", info.world_size,
-                                                     " in round ", info.round, " of"));
-    });
+    events_.RecordJoined({kHandlerEvents, "next_rendezvous"}, driver_.self(), info.rank,
+                         info.world_size, info.round);
     stage_ = Stage::kBootstrap;
     info.bootstrap_store_info = bootstrap_.Of(info.round, info.rank, First());
     return info;
@@ -274,7 +237,8 @@ class DynamicHandler final : public DynamicRendezvousHandler {
     KeepStore();
     info.store = std::make_shared<PrefixStore>(PrefixOf(info.round), store_);
     place_ = Place{.round = info.round, .rank = info.rank};
-    StartHeartbeats();
+    heartbeats_ = system_.CallEvery(Concat("RdzvKeepAlive_", driver_.self().local_id),
+                                    settings_.keep_alive_interval, [this] { Beat(); });
     return info;
   }
 
@@ -282,15 +246,9 @@ class DynamicHandler final : public DynamicRendezvousHandler {
   // rounds.
   void KeepStore() {
     if (StillThere(*store_)) return;
-    try {
-      store_ = Reconnected(*store_);
-    } catch (const InterruptedError&) {
-      throw;
-    } catch (const std::exception& error) {
-      std::throw_with_nested(RendezvousConnectionError(Concat(
-          "the connection to the store_ of the rendezvous was lost, and there was no other: ",
-          error.what())));
-    }
+    store_ =
+        Reaching("the connection to the store of the rendezvous was lost, and there was no other",
+                 [this] { return Reconnected(*store_); });
     bootstrap_.UseStore(store_);
   }
 
@@ -311,13 +269,19 @@ class DynamicHandler final : public DynamicRendezvousHandler {
   // join.
   bool IsLeftBehind() { return place_ && LeftBehind(document_.shared(), driver_.self(), *place_); }
 
-  int64_t CountWaiting() {
+  // Reads the state, unless the last copy is recent enough.
+  void Look(std::string_view reported_as) {
     began_ = clock_.Now();
-    return Reporting("num_nodes_waiting", [this] {
-      OrThrow(document_.Sync(SharedDocument::Freshness::kAny));
-      const auto waiting = static_cast<int64_t>(document_.state().wait_list.size());
-      return IsLeftBehind() ? std::max<int64_t>(1, waiting) : waiting;
+    Reporting(reported_as, [this] {
+      const auto outcome = document_.Sync(SharedDocument::Freshness::kAny);
+      if (!outcome) Throw(outcome.error());
     });
+  }
+
+  int64_t CountWaiting() {
+    Look("num_nodes_waiting");
+    const auto waiting = static_cast<int64_t>(document_.state().wait_list.size());
+    return IsLeftBehind() ? std::max<int64_t>(1, waiting) : waiting;
   }
 
   // Nodes that wait while the round is full would not get a place in the next one either, and its
@@ -333,8 +297,7 @@ class DynamicHandler final : public DynamicRendezvousHandler {
     const std::lock_guard lock(*mutex_);
     began_ = clock_.Now();
     Reporting(reported_as, [&] { FinishOrThrow(driver_.Close(reason)); });
-    events_.Record({kHandlerEvents, "_close"}, NodeState::kSucceeded, driver_.self(),
-                   [&] { return events_.Sentence(driver_.self(), "has closed"); });
+    events_.Record({kHandlerEvents, "_close"}, NodeState::kSucceeded, driver_.self(), "has closed");
   }
 
  public:
@@ -342,9 +305,8 @@ class DynamicHandler final : public DynamicRendezvousHandler {
 
   RendezvousInfo NextRendezvous() override {
     ForgetEvents();
-    events_.Record({kHandlerEvents, "next_rendezvous"}, NodeState::kRunning, driver_.self(), [&] {
-      return events_.Sentence(driver_.self(), "wants to join the next round of");
-    });
+    events_.Record({kHandlerEvents, "next_rendezvous"}, NodeState::kRunning, driver_.self(),
+                   "wants to join the next round of");
     StopHeartbeats();
     stage_ = Stage::kJoining;
     driver_.Forget();
@@ -361,11 +323,8 @@ class DynamicHandler final : public DynamicRendezvousHandler {
 
   bool IsClosed() override {
     const std::lock_guard lock(*mutex_);
-    began_ = clock_.Now();
-    return Reporting("is_closed", [this] {
-      OrThrow(document_.Sync(SharedDocument::Freshness::kAny));
-      return document_.state().closed;
-    });
+    Look("is_closed");
+    return document_.state().closed;
   }
 
   using RendezvousHandler::SetClosed;
@@ -470,10 +429,8 @@ std::unique_ptr<DynamicRendezvousHandler> CreateDynamicHandler(
     return CreateDynamicHandler(RendezvousSettings::From(parameters), std::move(store),
                                 std::move(backend), parameters.local_addr);
   } catch (const std::exception& error) {
-    const EventRecorder events({}, parameters.run_id, [] {
-      return EventOrigin{.hostname = FullyQualifiedName(), .pid = ProcessId()};
-    });
-    events.RecordFailure("dynamic_rendezvous:create_handler", std::nullopt, error.what());
+    EventRecorder({}, parameters.run_id)
+        .RecordFailure("dynamic_rendezvous:create_handler", nullptr, error.what());
     throw;
   }
 }

@@ -6,7 +6,6 @@
 #include "base/interruption.h"
 #include "base/probe.h"
 #include "base/text.h"
-#include "rendezvous/core/transitions.h"
 
 namespace muster {
 

@@ -2,13 +2,76 @@
 
 #include <utility>
 
+#include "base/interruption.h"
 #include "base/planted.h"
 #include "base/probe.h"
-#include "base/text.h"
-#include "rendezvous/core/transitions.h"
+#include "muster/error.h"
+#include "muster/rendezvous_error.h"
+#include "rendezvous/core/operations.h"
 #include "rendezvous/wire/state_codec.h"
 
 namespace muster {
+
+Error ErrorOfException() {
+  try {
+    std::rethrow_exception(std::current_exception());
+  } catch (const InterruptedError& error) {
+    return {Code::kInterrupted, error.what()};
+  } catch (const RendezvousStateError& error) {
+    return {Code::kProtocol, error.what()};
+  } catch (const std::exception& error) {
+    return {Code::kUnavailable, error.what()};
+  } catch (...) {
+    return {Code::kUnavailable, "the backend threw something that is no std::exception"};
+  }
+}
+
+template <typename Call>
+Result<std::optional<StoredState>> BackendPort::Try(const Call& call) {
+  thrown_ = nullptr;
+  try {
+    return call();
+  } catch (...) {
+    thrown_ = std::current_exception();
+    Error error = ErrorOfException();
+    // It is a value again until the handler throws it.
+    if (error.code == Code::kInterrupted) KeepInterruption();
+    return error;
+  }
+}
+
+Result<std::optional<StoredState>> BackendPort::Get() {
+  return Try([&] { return backend_.GetState(); });
+}
+
+Result<std::optional<StoredState>> BackendPort::Set(std::string_view bytes, const std::any& token) {
+  return Try([&] { return backend_.SetState(bytes, token); });
+}
+
+void BackendPort::Announce(std::string_view news) {
+  try {
+    backend_.Announce(news);
+  } catch (const InterruptedError&) {
+    KeepInterruption();
+  } catch (...) {
+    // Waiting nodes also look by themselves; if the backend is really lost, the next call fails.
+  }
+}
+
+bool BackendPort::Await(std::string_view news, Duration time) {
+  try {
+    return backend_.AwaitNews(news, std::chrono::ceil<std::chrono::milliseconds>(time));
+  } catch (const InterruptedError&) {
+    KeepInterruption();
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
+std::exception_ptr BackendPort::TakeException() { return std::exchange(thrown_, nullptr); }
+
+// --- The document
 
 SharedDocument::SharedDocument(BackendPort& backend, const RunSettings& settings, Clock& clock,
                                Duration cache_max)

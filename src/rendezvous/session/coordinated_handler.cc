@@ -14,8 +14,6 @@
 #include "os/posix/host.h"
 #include "os/posix/line_writer.h"
 #include "os/posix/process.h"
-#include "rendezvous/core/rank_policy.h"
-#include "rendezvous/new_node.h"
 #include "rendezvous/option_readers.h"
 #include "rendezvous/reconnect.h"
 #include "rendezvous/session/session_handler.h"
@@ -70,12 +68,7 @@ class CoordinatedHandler final : public SessionHandler {
  public:
   CoordinatedHandler(CoordinatedRendezvousOptions options, System& system, bool may_serve,
                      std::shared_ptr<StoreServer> server, const Endpoint& at)
-      : SessionHandler(HandlerOptions(options, system, at), system,
-                       [this](LoopThread& thread, const Hello& hello, uint64_t seed,
-                              RendezvousLinkListener& listener) {
-                         return std::make_unique<SessionLink>(thread.loop(), thread.connector(),
-                                                              LinkOptions(hello, seed), listener);
-                       }),
+      : SessionHandler(HandlerOptions(options, system, at), system),
         coordinated_(std::move(options)),
         at_(at),
         may_serve_(may_serve),
@@ -86,34 +79,20 @@ class CoordinatedHandler final : public SessionHandler {
 
   std::string GetBackend() const override { return "muster"; }
   bool IsHost() const override {
-    const std::lock_guard lock(late_mutex_);
+    const std::lock_guard lock(server_mutex_);
     return server_ != nullptr;
   }
 
-  RendezvousInfo NextRendezvous() override {
-    if (RendezvousHandler* fallback = Replacement()) return fallback->NextRendezvous();
-    const std::optional<Push> round = Join();
-    if (!round) return FallBackToC10d().NextRendezvous();
-    return Enter(*round, Recording([&] { return StoreOf(*round); }));
-  }
-
-  using SessionHandler::SetClosed;
-  void SetClosed(std::string_view reason) override {
-    if (RendezvousHandler* fallback = Replacement()) return fallback->SetClosed(reason);
-    if (!Close(reason)) FallBackToC10d().SetClosed(reason);
-  }
-
- protected:
-  RendezvousHandler* Replacement() const override {
-    const std::lock_guard lock(late_mutex_);
-    return fallback_.get();
-  }
-
  private:
-  SessionLinkOptions LinkOptions(const Hello& hello, uint64_t seed) {
-    return {.server = at_, .hello = hello, .seed = seed, .on_nobody_there = [this] {
-              return ServeLate();
-            }};
+  std::unique_ptr<RendezvousLink> MakeLink(LoopThread& thread, const Hello& hello, uint64_t seed,
+                                           RendezvousLinkListener& listener) override {
+    return std::make_unique<SessionLink>(
+        thread.loop(), thread.connector(),
+        SessionLinkOptions{.server = at_,
+                           .hello = hello,
+                           .seed = seed,
+                           .on_nobody_there = [this] { return ServeLate(); }},
+        listener);
   }
 
   // Whoever had the port when this handler was created does not answer there: it was another
@@ -122,7 +101,7 @@ class CoordinatedHandler final : public SessionHandler {
     if (!may_serve_ || IsHost()) return "";
     try {
       auto server = StoreServer::Shared({.port = at_.port});
-      const std::lock_guard lock(late_mutex_);
+      const std::lock_guard lock(server_mutex_);
       server_ = std::move(server);
     } catch (const std::exception& error) {
       return Concat("; and it cannot be served here: ", error.what());
@@ -132,11 +111,11 @@ class CoordinatedHandler final : public SessionHandler {
   }
 
   void RecordThatItServes() const {
-    events_.Record(kServeEvent, NodeState::kInit, std::nullopt,
-                   [] { return Concat("process ", ProcessId(), " serves the rendezvous"); });
+    events_.RecordOfProcess(kServeEvent, NodeState::kInit, "process ", ProcessId(),
+                            " serves the rendezvous");
   }
 
-  RendezvousHandler& FallBackToC10d() {
+  RendezvousHandlerPtr MakeReplacement() override {
     const std::string line =
         Concat("the server at ", coordinated_.host, ":", at_.port,
                " has no coordinator (PyTorch's has none): going on with the c10d backend");
@@ -145,7 +124,7 @@ class CoordinatedHandler final : public SessionHandler {
     } else {
       StandardError().Write(Concat("muster: ", line, "\n"));
     }
-    events_.Record(kFallbackEvent, NodeState::kRunning, std::nullopt, [&] { return line; });
+    events_.RecordOfProcess(kFallbackEvent, NodeState::kRunning, line);
     // Without it, c10d would look up its own name.
     const std::string local_addr =
         coordinated_.local_addr.empty() ? AddressTowards(at_) : coordinated_.local_addr;
@@ -153,28 +132,20 @@ class CoordinatedHandler final : public SessionHandler {
                             {"join_timeout", WholeSeconds(coordinated_.join_timeout)},
                             {"last_call_timeout", WholeSeconds(coordinated_.last_call)},
                             {"close_timeout", WholeSeconds(coordinated_.close_timeout)}};
-    RendezvousHandlerPtr made =
-        CreateC10dHandler({"c10d", at_.ToString(), coordinated_.run_id, coordinated_.min_nodes,
-                           coordinated_.max_nodes, local_addr, config});
-    const std::lock_guard lock(late_mutex_);
-    fallback_ = std::move(made);
-    return *fallback_;
+    return CreateC10dHandler({"c10d", at_.ToString(), coordinated_.run_id, coordinated_.min_nodes,
+                              coordinated_.max_nodes, local_addr, config});
   }
 
   // The store's connection may have been lost with the session's.
-  std::shared_ptr<Store> StoreOf(const Push& assignment) {
-    if (!store_ || store_of_ != connections() || !StillThere(*store_)) {
-      store_of_ = connections();
-      try {
-        store_ = OpenTcpStore(coordinated_.host,
-                              {.port = at_.port, .timeout = coordinated_.join_timeout}, system_);
-      } catch (const InterruptedError&) {
-        store_.reset();
-        throw;
-      } catch (const std::exception& error) {
-        throw RendezvousConnectionError(Concat("the store of the rendezvous at ", at_.ToString(),
-                                               " could not be reached: ", error.what()));
-      }
+  std::shared_ptr<Store> StoreOf(const Push& assignment) override {
+    const uint64_t session = connections();
+    if (!store_ || store_of_ != session || !StillThere(*store_)) {
+      store_ = Reaching(
+          Concat("the store of the rendezvous at ", at_.ToString(), " could not be reached"), [&] {
+            return OpenTcpStore(coordinated_.host,
+                                {.port = at_.port, .timeout = coordinated_.join_timeout}, system_);
+          });
+      store_of_ = session;
     }
     return std::make_shared<PrefixStore>(RoundPrefix(assignment.generation, assignment.round),
                                          store_);
@@ -185,12 +156,30 @@ class CoordinatedHandler final : public SessionHandler {
   const bool may_serve_;
   std::shared_ptr<Store> store_;
   uint64_t store_of_ = 0;  ///< The number of session connections when the store was created.
-  mutable std::mutex late_mutex_;  ///< Guards what may be set late, until it is set.
+  mutable std::mutex server_mutex_;  ///< Guards this, which may be set late.
   std::shared_ptr<StoreServer> server_;
-  RendezvousHandlerPtr fallback_;
 };
 
 }  // namespace
+
+CoordinatedRendezvousOptions CoordinatedRendezvousOptions::From(
+    const RendezvousParameters& parameters) {
+  constexpr int kDefaultPort = 29400;
+  const HostAndPort at = ParseRendezvousEndpoint(parameters.endpoint, kDefaultPort);
+  CoordinatedRendezvousOptions options{.host = at.host,
+                                       .port = static_cast<uint16_t>(at.port),
+                                       .is_host = parameters.GetAsBool("is_host"),
+                                       .run_id = ""};
+  TakeRoundOptions(parameters, options);
+  TakeSeconds(parameters, "grace", options.grace);
+  options.Validate();
+  return options;
+}
+
+void CoordinatedRendezvousOptions::Validate() const {
+  MustBe(port != 0 || is_host == true, "port", port, "1 to 65535; 0 if this process serves");
+  MustBeRoundOptions(*this, grace);
+}
 
 RendezvousHandlerPtr CreateCoordinatedHandler(CoordinatedRendezvousOptions options,
                                               System& system) {

@@ -19,7 +19,8 @@ class RendezvousLinkListener {
  public:
   virtual ~RendezvousLinkListener() = default;
 
-  /// For kOpened: unless `resumed`, the node has lost its earlier place.
+  /// For kOpened: unless `resumed`, the node has lost its earlier place. A round that the link has
+  /// reported is not reported again.
   virtual void OnPush(const Push& push) = 0;
   /// The answer to RequestReport(). nullopt: the run is unknown.
   virtual void OnReport(std::optional<RunReport> report) = 0;

@@ -5,7 +5,6 @@
 #include "base/interruption.h"
 #include "base/text.h"
 #include "muster/rendezvous_error.h"
-#include "os/posix/process.h"
 #include "rendezvous/bootstrap.h"
 #include "store/throw.h"
 
@@ -28,8 +27,7 @@ constexpr Duration kShutdownMax = 1s;
 
 // --- The session: a view, a thread and its link
 
-SessionHandler::Session::Session(const SessionHandler& handler, LoopThread* shared_thread,
-                                 uint64_t seed)
+SessionHandler::Session::Session(SessionHandler& handler)
     : view(
           [&] {
             Hello hello = handler.options_.hello;
@@ -37,10 +35,14 @@ SessionHandler::Session::Session(const SessionHandler& handler, LoopThread* shar
             return hello;
           }(),
           handler.system_),
-      own_thread(shared_thread == nullptr ? handler.system_.StartLoop() : nullptr),
-      thread(own_thread ? own_thread.get() : shared_thread) {
+      thread(handler.SharedThread()) {
+  const uint64_t seed = handler.system_.Seed() ^ static_cast<uint64_t>(view.hello.node.local_id);
+  if (thread == nullptr) {
+    own_thread = handler.system_.StartLoop();
+    thread = own_thread.get();
+  }
   thread->RunAndWait([&] {
-    link = handler.make_link_(*thread, view.hello, seed, view);
+    link = handler.MakeLink(*thread, view.hello, seed, view);
     link->Start();
   });
 }
@@ -63,23 +65,17 @@ SessionHandler::Session::~Session() {
   thread->RunAndWait([this] { link.reset(); });
 }
 
-SessionHandler::SessionHandler(SessionHandlerOptions options, System& system, MakeLink make_link)
+SessionHandler::SessionHandler(SessionHandlerOptions options, System& system)
     : system_(system),
       options_(std::move(options)),
-      events_(options_.events, options_.hello.run_id,
-              [] { return EventOrigin{.hostname = "localhost", .pid = ProcessId()}; }),
-      workers_port_(system.ReservePort()),
-      make_link_(std::move(make_link)) {}
+      events_(options_.events, options_.hello.run_id, "localhost"),
+      workers_port_(system.ReservePort()) {}
 
 SessionHandler::~SessionHandler() = default;
 
 SessionHandler::Session& SessionHandler::Connected() {
   const std::lock_guard lock(mutex_);
-  if (!session_) {
-    const auto local_id = static_cast<uint64_t>(options_.hello.node.local_id);
-    LoopThread* const shared_thread = options_.thread ? options_.thread() : nullptr;
-    session_ = std::make_unique<Session>(*this, shared_thread, system_.Seed() ^ local_id);
-  }
+  if (!session_) session_ = std::make_unique<Session>(*this);
   return *session_;
 }
 
@@ -103,30 +99,54 @@ uint64_t SessionHandler::connections() const {
 
 // --- Joining
 
-std::optional<Push> SessionHandler::Join() {
+RendezvousHandler* SessionHandler::Replacement() const {
+  const std::lock_guard lock(mutex_);
+  return replacement_.get();
+}
+
+RendezvousHandler& SessionHandler::Replace() {
+  RendezvousHandlerPtr made = MakeReplacement();
+  const std::lock_guard lock(mutex_);
+  if (!replacement_) replacement_ = std::move(made);  // else another thread was faster
+  return *replacement_;
+}
+
+RendezvousInfo SessionHandler::NextRendezvous() {
+  if (RendezvousHandler* other = Replacement()) return other->NextRendezvous();
   Session& session = Connected();
-  const Node node = CurrentNode();
-  events_.Record({options_.class_name, kNext}, NodeState::kRunning, node,
-                 [&] { return events_.Sentence(node, "wants to join the next round of"); });
+  events_.Record({options_.class_name, kNext}, NodeState::kRunning, CurrentNode(),
+                 "wants to join the next round of");
   const Instant began = clock_.Now();
   const JoinOutcome outcome = AwaitOutcome(session);
-  if (outcome.kind == JoinOutcome::Kind::kPlain) return std::nullopt;
-  return Recording([&]() -> Push {
-    if (outcome.kind == JoinOutcome::Kind::kInterrupted) {
-      ThrowInterrupted(Concat("rendezvous '", GetRunId(), "', node '", CurrentNode().ToString(),
-                              "': ", InterruptedAfter(began, clock_.Now()),
-                              " while waiting for the next round (", options_.server, ")"));
-    }
-    if (outcome.kind != JoinOutcome::Kind::kComplete) Throw(outcome, CurrentNode());
-    if (outcome.assignment.rank == 0) {
-      if (Bootstrap::IsShared()) {
-        workers_port_->Serve();
-      } else {
-        workers_port_->Free();  // worker 0 will serve there
-      }
-    }
-    return outcome.assignment;
-  });
+  if (outcome.kind == JoinOutcome::Kind::kPlain) return Replace().NextRendezvous();
+  try {
+    return Enter(outcome, began);
+  } catch (const std::exception& error) {
+    const Node node = CurrentNode();
+    events_.RecordFailure({options_.class_name, kNext}, &node, error.what());
+    throw;
+  }
+}
+
+RendezvousInfo SessionHandler::Enter(const JoinOutcome& outcome, Instant began) {
+  if (outcome.kind == JoinOutcome::Kind::kInterrupted) {
+    ThrowInterrupted(Concat("rendezvous '", GetRunId(), "', node '", CurrentNode().ToString(),
+                            "': ", InterruptedAfter(began, clock_.Now()),
+                            " while waiting for the next round (", options_.server, ")"));
+  }
+  if (outcome.kind != JoinOutcome::Kind::kComplete) Throw(outcome, CurrentNode());
+  const Push& round = outcome.assignment;
+  if (round.rank == 0 && Bootstrap::IsShared()) workers_port_->Serve();
+  if (round.rank == 0 && !Bootstrap::IsShared())
+    workers_port_->Free();  // worker 0 will serve there
+  RendezvousInfo info{.store = StoreOf(round),
+                      .rank = round.rank,
+                      .world_size = round.world_size,
+                      .round = round.round,
+                      .bootstrap_store_info = {round.addr, round.port}};
+  events_.RecordJoined({options_.class_name, kNext}, CurrentNode(), info.rank, info.world_size,
+                       info.round);
+  return info;
 }
 
 JoinOutcome SessionHandler::AwaitOutcome(Session& session) const {
@@ -172,23 +192,6 @@ void SessionHandler::GiveUp(Session& session, Lock& lock) const {
   const Instant until = clock_.Now() + kInterruptionGrace;
   if (view.open && view.AwaitUntil(lock, until, is_over) && view.left) return;
   session.Request([](RendezvousLink& link) { link.Abandon(); });
-}
-
-RendezvousInfo SessionHandler::Enter(const Push& assignment, std::shared_ptr<Store> store) const {
-  const Node node = CurrentNode();
-  events_.RecordJoined({options_.class_name, kNext}, node, assignment.rank, [&] {
-    return events_.Sentence(node, Concat("is rank ", assignment.rank, " of ", assignment.world_size,
-                                         " in round ", assignment.round, " of"));
-  });
-  return {.store = std::move(store),
-          .rank = assignment.rank,
-          .world_size = assignment.world_size,
-          .round = assignment.round,
-          .bootstrap_store_info = {assignment.addr, assignment.port}};
-}
-
-void SessionHandler::RecordFailure(const std::string& what) const {
-  events_.RecordFailure({options_.class_name, kNext}, CurrentNode(), what);
 }
 
 void SessionHandler::Throw(const JoinOutcome& outcome, const Node& node) const {
@@ -244,7 +247,8 @@ int64_t SessionHandler::NumNodesWaiting() {
   return Read(&SessionView::waiting, int64_t{0});
 }
 
-bool SessionHandler::Close(std::string_view reason) {
+void SessionHandler::SetClosed(std::string_view reason) {
+  if (RendezvousHandler* other = Replacement()) return other->SetClosed(reason);
   Session& session = Connected();
   SessionView& view = session.view;
   Lock lock(*view.monitor);
@@ -253,7 +257,10 @@ bool SessionHandler::Close(std::string_view reason) {
   const auto is_answered = [&] { return view.closed || view.plain || view.refused; };
   if (!view.AwaitUntil(lock, began + options_.close_timeout, is_answered))
     ThrowIfInterrupted(began, "the end of the rendezvous to be confirmed");
-  if (!view.closed && view.plain) return false;
+  if (!view.closed && view.plain) {
+    lock.unlock();
+    return Replace().SetClosed(reason);
+  }
   if (!view.closed) {
     throw RendezvousTimeoutError(Concat("rendezvous '", GetRunId(), "' could not be closed within ",
                                         options_.close_timeout.count(), " ms: ", options_.server,
@@ -261,12 +268,8 @@ bool SessionHandler::Close(std::string_view reason) {
   }
   const Node node = view.node;
   lock.unlock();
-  events_.Record({options_.class_name, ".set_closed"}, NodeState::kSucceeded, node,
-                 [&] { return events_.Sentence(node, "has closed"); });
-  return true;
+  events_.Record({options_.class_name, ".set_closed"}, NodeState::kSucceeded, node, "has closed");
 }
-
-void SessionHandler::SetClosed(std::string_view reason) { Close(reason); }
 
 bool SessionHandler::Shutdown() {
   try {

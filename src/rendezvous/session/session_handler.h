@@ -7,7 +7,6 @@
 #pragma once
 
 #include <chrono>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -29,9 +28,6 @@ struct SessionHandlerOptions {
   std::chrono::milliseconds join_timeout{};
   std::chrono::milliseconds close_timeout{};
   RendezvousEventSink events{};
-  /// The thread of the link, which outlives the session; called when the link is created. Null: the
-  /// session starts its own thread.
-  std::function<LoopThread*()> thread{};
 };
 
 class SessionHandler : public RendezvousHandler {
@@ -44,6 +40,7 @@ class SessionHandler : public RendezvousHandler {
   bool UseAgentStore() const override;
   std::string ActiveBackend() const override;
   bool AllowsConcurrentCalls() const override { return Replacement() == nullptr; }
+  RendezvousInfo NextRendezvous() override;
   bool IsClosed() override;
   int64_t NumNodesWaiting() override;
   using RendezvousHandler::SetClosed;
@@ -55,34 +52,21 @@ class SessionHandler : public RendezvousHandler {
   WaitReport DescribeWait() const override;
 
  protected:
-  using MakeLink = std::function<std::unique_ptr<RendezvousLink>(
-      LoopThread& thread, const Hello& hello, uint64_t seed, RendezvousLinkListener& listener)>;
+  /// Reserves the port of the workers' store.
+  SessionHandler(SessionHandlerOptions options, System& system);
 
-  /// The handler that replaces this one if the server has no coordinator. Null: there is none.
-  virtual RendezvousHandler* Replacement() const { return nullptr; }
+  /// Called before the first operation that needs a link.
+  virtual std::unique_ptr<RendezvousLink> MakeLink(LoopThread& thread, const Hello& hello,
+                                                   uint64_t seed,
+                                                   RendezvousLinkListener& listener) = 0;
+  /// The thread of the link, which outlives the session; called before MakeLink(). Null: the
+  /// session starts its own thread.
+  virtual LoopThread* SharedThread() { return nullptr; }
+  /// The store that the nodes of this round share.
+  virtual std::shared_ptr<Store> StoreOf(const Push& assignment) = 0;
+  /// The handler that replaces this one. Called if the server has no coordinator.
+  virtual RendezvousHandlerPtr MakeReplacement() { return nullptr; }
 
-  /// Reserves the port of the workers' store. `make_link` is called before the first operation that
-  /// needs a link.
-  SessionHandler(SessionHandlerOptions options, System& system, MakeLink make_link);
-
-  /// Joins the next round, or throws the reason why the node is not in it. When this returns, the
-  /// round is complete, and rank 0 serves the workers' store. nullopt: the server has no
-  /// coordinator.
-  std::optional<Push> Join();
-  /// What NextRendezvous() returns. `store`: shared by the nodes of the round.
-  RendezvousInfo Enter(const Push& assignment, std::shared_ptr<Store> store) const;
-  /// Runs a part of NextRendezvous(); what it throws is recorded as an event first.
-  template <typename Work>
-  auto Recording(const Work& work) {
-    try {
-      return work();
-    } catch (const std::exception& error) {
-      RecordFailure(error.what());
-      throw;
-    }
-  }
-  /// Closes the run. False: the server has no coordinator.
-  bool Close(std::string_view reason);
   /// Number of connections on which the session was opened or resumed.
   uint64_t connections() const;
   /// Destructors of derived classes begin with this call: the other nodes are notified that this
@@ -96,7 +80,7 @@ class SessionHandler : public RendezvousHandler {
 
  private:
   struct Session {
-    Session(const SessionHandler& handler, LoopThread* shared_thread, uint64_t seed);
+    explicit Session(SessionHandler& handler);
     ~Session();
     /// Calls a function of the link on its thread, soon.
     template <typename Work>
@@ -107,19 +91,22 @@ class SessionHandler : public RendezvousHandler {
     }
 
     SessionView view;
-    const std::unique_ptr<LoopThread> own_thread;
-    LoopThread* const thread;
+    std::unique_ptr<LoopThread> own_thread;
+    LoopThread* thread;
     std::unique_ptr<RendezvousLink> link;  // on the loop's thread only
   };
 
+  /// Null: this handler does the work.
+  RendezvousHandler* Replacement() const;
+  RendezvousHandler& Replace();
   Session& Connected();
   /// Null before the first operation that needs a link.
   Session* IfConnected() const;
   JoinOutcome AwaitOutcome(Session& session) const;
   void GiveUp(Session& session, SessionView::Lock& lock) const;
+  RendezvousInfo Enter(const JoinOutcome& outcome, Instant began);
   [[noreturn]] void Throw(const JoinOutcome& outcome, const Node& node) const;
   void ThrowIfInterrupted(Instant began, std::string_view awaited) const;
-  void RecordFailure(const std::string& what) const;
   template <typename T>
   T Read(T SessionView::*member, T before_contact) const;
   Node CurrentNode() const;
@@ -127,9 +114,9 @@ class SessionHandler : public RendezvousHandler {
   /// The port at which this node serves the workers of the rounds in which it is rank 0. Reserved
   /// from the start, so that all nodes receive the port of rank 0 with their assignment.
   const std::unique_ptr<ReservedPort> workers_port_;
-  const MakeLink make_link_;
-  mutable std::mutex mutex_;
-  std::unique_ptr<Session> session_;  // guarded by mutex_ until it is set
+  mutable std::mutex mutex_;  // guards these until they are set
+  std::unique_ptr<Session> session_;
+  RendezvousHandlerPtr replacement_;
 };
 
 }  // namespace muster

@@ -56,32 +56,27 @@ Pushes SessionHub::Turn(size_t loop, const Work& work) {
   return mine;
 }
 
-void SessionHub::Execute(Coordinator& coordinator, SessionId session,
-                         const wire::SessionRequest& request, Instant now, Pushes& out) {
+Pushes SessionHub::Handle(size_t loop, ClientId client, const wire::SessionRequest& request) {
   using Kind = wire::SessionRequest::Kind;
-  const SessionKey key{.session = session,
+  const SessionKey key{.session = IdOf(client),
                        .token = request.token,
                        .incarnation = request.incarnation,
                        .round = request.round};
-  switch (request.kind) {
-    case Kind::kOpen:
-      return coordinator.Open(session, request.hello, now, out);
-    case Kind::kJoin:
-      return coordinator.Join(key, request.join_timeout, now, out);
-    case Kind::kLeave:
-      return coordinator.Leave(key, now, out);
-    case Kind::kClose:
-      return coordinator.Close(key, request.reason, now, out);
-    case Kind::kKeepAlive:
-      return coordinator.KeepAlive(key, now, out);
-    case Kind::kStatus:
-      return;
-  }
-}
-
-Pushes SessionHub::Handle(size_t loop, ClientId client, const wire::SessionRequest& request) {
   return Turn(loop, [&](Instant now, Pushes& out) {
-    Execute(coordinator_, IdOf(client), request, now, out);
+    switch (request.kind) {
+      case Kind::kOpen:
+        return coordinator_.Open(key.session, request.hello, now, out);
+      case Kind::kJoin:
+        return coordinator_.Join(key, request.join_timeout, now, out);
+      case Kind::kLeave:
+        return coordinator_.Leave(key, now, out);
+      case Kind::kClose:
+        return coordinator_.Close(key, request.reason, now, out);
+      case Kind::kKeepAlive:
+        return coordinator_.KeepAlive(key, now, out);
+      case Kind::kStatus:
+        return;
+    }
   });
 }
 

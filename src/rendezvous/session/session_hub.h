@@ -87,8 +87,6 @@ class SessionHub {
   void NoteUse(std::vector<UseChange> changes);
   template <typename Work>
   Pushes Turn(size_t loop, const Work& work);
-  static void Execute(Coordinator& coordinator, SessionId session,
-                      const wire::SessionRequest& request, Instant now, Pushes& out);
 
   Clock& clock_;
   const std::function<size_t(ClientId)> loop_of_;

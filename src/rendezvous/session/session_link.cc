@@ -67,7 +67,9 @@ void SessionLink::OnConnected(Result<StreamPtr> stream) {
   stream_->Start(*this);
   timer_ = loop_.Every(options_.attempt_max,
                        [this] { Drop("it accepts connections, but does not answer"); });
-  Greet();
+  step_ = Step::kGreeting;
+  Write(wire::SessionGreeting(greet_first_));
+  if (!greet_first_) Introduce();
 }
 
 void SessionLink::Disconnect() {
@@ -110,52 +112,38 @@ void SessionLink::OnClosed(const std::string& why) {
 
 void SessionLink::OnBytes(std::string_view bytes) {
   bytes_ += bytes.size();
-  const bool whole = input_.empty();
-  if (!whole) {
-    input_ += bytes;
-    bytes = input_;
-  }
-  const Result<size_t> done = Consume(bytes);
+  input_ += bytes;
+  const Result<size_t> done = Consume(input_);
   if (!stream_) return;  // a message has ended this connection
   if (!done) return Drop(done.error().message);
-  if (whole) {
-    input_.assign(bytes.substr(*done));
-  } else {
-    input_.erase(0, *done);
-  }
+  input_.erase(0, *done);
 }
 
 // ----------------------------------------------------------------------------------------------
 // what the node sends
 
-void SessionLink::Greet() {
-  const std::string bytes = wire::SessionGreeting(greet_first_);
-  step_ = Step::kGreeting;
-  stream_->Write(bytes);
-  bytes_ += bytes.size();
+void SessionLink::Write(const std::string& message) {
+  stream_->Write(message);
+  bytes_ += message.size();
   ++messages_;
-  if (!greet_first_) Introduce();
 }
 
 void SessionLink::Introduce() {
   step_ = Step::kOpening;
-  Send({.kind = Request::kOpen, .token = token_, .hello = options_.hello});
+  Send({.kind = Request::kOpen, .hello = options_.hello});
 }
 
 void SessionLink::Send(wire::SessionRequest request) {
   request.incarnation = request.kind == Request::kOpen ? 0 : incarnation_;
+  request.token = token_;
   request.round = round_;
   std::string frame;
   wire::AppendSessionFrame(frame, request);
-  stream_->Write(frame);
-  bytes_ += frame.size();
-  ++messages_;
+  Write(frame);
 }
 
 void SessionLink::SendJoin() {
-  Send({.kind = Request::kJoin,
-        .token = token_,
-        .join_timeout = Rounded(join_->until - loop_.Now())});
+  Send({.kind = Request::kJoin, .join_timeout = Rounded(join_->until - loop_.Now())});
 }
 
 void SessionLink::Join(Duration timeout) {
@@ -170,7 +158,7 @@ void SessionLink::Join(Duration timeout) {
 void SessionLink::Leave() {
   join_.reset();
   leave_ = true;
-  if (is_open()) Send({.kind = Request::kLeave, .token = token_});
+  if (is_open()) Send({.kind = Request::kLeave});
 }
 
 void SessionLink::Abandon() {
@@ -182,15 +170,12 @@ void SessionLink::Abandon() {
 
 void SessionLink::Close(std::string reason) {
   close_ = std::move(reason);
-  if (is_open()) Send({.kind = Request::kClose, .token = token_, .reason = *close_});
+  if (is_open()) Send({.kind = Request::kClose, .reason = *close_});
 }
 
 void SessionLink::RequestReport(uint32_t names_max) {
   if (!is_open()) return;
-  Send({.kind = Request::kStatus,
-        .token = token_,
-        .run_id = options_.hello.run_id,
-        .names_max = names_max});
+  Send({.kind = Request::kStatus, .run_id = options_.hello.run_id, .names_max = names_max});
 }
 
 // ----------------------------------------------------------------------------------------------
@@ -240,7 +225,7 @@ void SessionLink::OnMessage(const Push& push) {
       round_ = push.round;
       generation_ = push.generation;
       if (!join_) MUSTER_PROBE("a place came too late, and was given back");
-      if (!join_) return Send({.kind = Request::kLeave, .token = token_});
+      if (!join_) return Send({.kind = Request::kLeave});
       join_.reset();
       leave_ = false;  // it concerned the previous round
       break;
@@ -284,14 +269,14 @@ void SessionLink::OnOpened(const Push& push) {
   greet_first_ = false;
   refused_since_.reset();
   timer_ = loop_.Every(options_.hello.settings.keep_alive_interval,
-                       [this] { Send({.kind = Request::kKeepAlive, .token = token_}); });
+                       [this] { Send({.kind = Request::kKeepAlive}); });
   if (join_ && join_->until == Instant::Never()) join_->until = loop_.Now() + join_->timeout;
   if (leave_ && push.resumed) MUSTER_PROBE("a node left with its next connection");
-  if (leave_ && push.resumed) Send({.kind = Request::kLeave, .token = token_});
+  if (leave_ && push.resumed) Send({.kind = Request::kLeave});
   leave_ = leave_ && push.resumed;
   if (join_) SendJoin();  // idempotent: it may have been received before
   if (close_) MUSTER_PROBE("a node closed with its next connection");
-  if (close_) Send({.kind = Request::kClose, .token = token_, .reason = *close_});
+  if (close_) Send({.kind = Request::kClose, .reason = *close_});
   listener_.OnPush(push);
 }
 

@@ -17,7 +17,6 @@
 #include "base/time.h"
 #include "os/ports/loop.h"
 #include "os/ports/transport.h"
-#include "rendezvous/core/coordinator.h"
 #include "rendezvous/session/rendezvous_link.h"
 #include "rendezvous/wire/session_codec.h"
 #include "store/client/backoff.h"
@@ -70,7 +69,7 @@ class SessionLink final : public RendezvousLink, private StreamHandler {
   void OnClosed(const std::string& why) override;
 
   // --- Messages
-  void Greet();
+  void Write(const std::string& message);
   void Introduce();
   void Send(wire::SessionRequest request);
   void SendJoin();

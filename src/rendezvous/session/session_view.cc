@@ -16,12 +16,6 @@ namespace {
 constexpr size_t kEventsMax = 1024;
 constexpr Duration kReportAgeMax = 1s;
 
-using std::chrono::milliseconds;
-
-milliseconds ToMilliseconds(Duration time) {
-  return std::chrono::duration_cast<milliseconds>(time);
-}
-
 }  // namespace
 
 SessionView::SessionView(Hello its_hello, System& system)
@@ -71,19 +65,15 @@ WaitReport SessionView::Describe(Instant now, const std::string& server) const {
   if (!joining && !assignment && !closed) return {};
   WaitReport described{.phase = Phase::kContact, .run_id = hello.run_id};
   if (open) {
+    if (!report && stands) described = ReportOn(AsReport(*stands));
     if (report) {
       described = ReportOn(*report, node);
-    } else if (stands) {
-      described = ReportOn(AsReport(*stands), std::nullopt);
-    }
-    if (report) {
       for (auto* time : {&described.last_call_left, &described.held_left}) {
-        if (*time) *time = std::max(**time - ToMilliseconds(now - *reported_at), milliseconds(0));
+        if (*time) *time = TimeLeft(**time - (now - *reported_at));
       }
     }
     if (described.held_left && hello.settings.forming) {
-      described.held_for =
-          ToMilliseconds(hello.settings.forming->rejoin_window) - *described.held_left;
+      described.held_for = TimeLeft(hello.settings.forming->rejoin_window - *described.held_left);
     }
     if (is_spare) described.phase = Phase::kSpare;
     if (assignment && !joining) described.phase = closed ? Phase::kClosed : Phase::kComplete;
@@ -92,7 +82,7 @@ WaitReport SessionView::Describe(Instant now, const std::string& server) const {
                                trouble.empty() ? "" : Concat(" (", trouble, ")"), ", trying again");
   }
   const bool is_limited = joining && !is_spare && join_by != Instant::Never();
-  if (is_limited) described.time_left = ToMilliseconds(std::max<Duration>(join_by - now, 0s));
+  if (is_limited) described.time_left = TimeLeft(join_by - now);
   return described;
 }
 
@@ -151,11 +141,6 @@ void SessionView::OnClosed(const Push& push) {
 void SessionView::OnComplete(const Push& push) {
   is_spare = false;
   if (!joining) return;
-  // Sent again after a reconnect: the round is one that this node has been in.
-  const bool is_known = push.generation == last_generation && push.round <= last_round;
-  if (is_known && !Planted(Bug::kStalePushAccepted)) return;
-  last_round = push.round;
-  last_generation = push.generation;
   assignment = push;
   stands = push;
   report.reset();

@@ -96,8 +96,6 @@ struct SessionView final : RendezvousLinkListener {
   // The round that the node is in.
   std::optional<Push> assignment;
   bool left = false;
-  int64_t last_round = -1;
-  Generation last_generation{};
   std::optional<int64_t> place_lost;  ///< The round in which the place is known to be lost.
   int64_t waiting = 0;
   std::deque<MembershipEvent> events;

@@ -5,7 +5,6 @@
 #include <utility>
 #include <variant>
 
-#include "base/bytes.h"
 #include "base/text.h"
 #include "rendezvous/wire/session_codec.h"
 

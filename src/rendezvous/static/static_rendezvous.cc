@@ -53,12 +53,75 @@ class StaticHandler final : public RendezvousHandler {
             .bootstrap_store_info = {settings_.endpoint.host, store_->port()}};
   }
 
-  WaitReport DescribeWait() const override;
+  WaitReport DescribeWait() const override {
+    const std::lock_guard lock(mutex_);
+    WaitReport report{.phase = phase_,
+                      .run_id = settings_.run_id,
+                      .min_nodes = settings_.world_size,
+                      .max_nodes = settings_.world_size};
+    const auto rank_name = [](int rank) { return Concat("rank ", rank); };
+    if (phase_ == WaitReport::Phase::kForming) {
+      // The store does not show how many nodes have arrived before it returns. It is certain that
+      // this node has, that rank 0 waits for the others (perhaps fewer by now), and that the others
+      // wait only for rank 0.
+      report.joined = {rank_name(settings_.rank)};
+      report.here = 1;
+      report.awaited = settings_.rank == 0 ? settings_.world_size - 1 : 1;
+      if (deadline_ != Instant::Never()) {
+        report.time_left =
+            std::max(std::chrono::ceil<milliseconds>(deadline_ - clock_.Now()), milliseconds(0));
+      }
+    } else if (phase_ == WaitReport::Phase::kComplete) {
+      for (int rank = 0; rank < settings_.world_size; ++rank)
+        report.joined.push_back(rank_name(rank));
+      report.here = settings_.world_size;
+    }
+    return report;
+  }
 
  private:
-  std::shared_ptr<TcpStore> Meet();
-  void Forget();
-  std::shared_ptr<TcpStore> Connect() const;
+  std::shared_ptr<TcpStore> Meet() {
+    Enter(WaitReport::Phase::kForming, DeadlineAfter(clock_.Now(), settings_.timeout));
+    try {
+      auto store = Connect();
+      Enter(WaitReport::Phase::kComplete);
+      return store;
+    } catch (...) {
+      Enter(WaitReport::Phase::kIdle);
+      throw;
+    }
+  }
+
+  // The workers of the next round must not see keys of an earlier round. With more than one node
+  // the others may still use them: nodes do not know each other's rounds.
+  void Forget() {
+    for (const std::string& key : store_->ListKeys()) store_->DeleteKey(key);
+  }
+
+  std::shared_ptr<TcpStore> Connect() const {
+    const auto text = [this](const std::exception& error, std::string_view advice) {
+      return Concat("static rendezvous '", Printable(settings_.run_id), "', rank ", settings_.rank,
+                    " of ", settings_.world_size, ", store at ", settings_.endpoint.ToString(),
+                    ": ", error.what(), " ", advice);
+    };
+    try {
+      return std::make_shared<TcpStore>(settings_.endpoint.host,
+                                        TcpStoreOptions{.port = settings_.endpoint.port,
+                                                        .world_size = settings_.world_size,
+                                                        .is_server = settings_.rank == 0,
+                                                        .timeout = settings_.timeout,
+                                                        .multi_tenant = true});
+    } catch (const StoreTimeoutError& error) {
+      throw StoreTimeoutError(text(
+          error, "(see that all nodes were started with this endpoint and ranks of their own)"));
+    } catch (const NetworkError& error) {
+      throw NetworkError(text(
+          error, settings_.rank == 0 ? "(see that the port is free, and that the endpoint is this "
+                                       "machine)"
+                                     : "(see that rank 0 runs there)"));
+    }
+  }
+
   void Enter(WaitReport::Phase phase, Instant deadline = Instant::Never()) {
     const std::lock_guard lock(mutex_);
     phase_ = phase;
@@ -73,74 +136,6 @@ class StaticHandler final : public RendezvousHandler {
   WaitReport::Phase phase_ = WaitReport::Phase::kIdle;
   Instant deadline_ = Instant::Never();
 };
-
-WaitReport StaticHandler::DescribeWait() const {
-  const std::lock_guard lock(mutex_);
-  WaitReport report{.phase = phase_,
-                    .run_id = settings_.run_id,
-                    .min_nodes = settings_.world_size,
-                    .max_nodes = settings_.world_size};
-  const auto rank_name = [](int rank) { return Concat("rank ", rank); };
-  if (phase_ == WaitReport::Phase::kForming) {
-    // The store does not show how many nodes have arrived before it returns. It is certain that
-    // this node has, that rank 0 waits for the others (perhaps fewer by now), and that the others
-    // wait only for rank 0.
-    report.joined = {rank_name(settings_.rank)};
-    report.here = 1;
-    report.awaited = settings_.rank == 0 ? settings_.world_size - 1 : 1;
-    if (deadline_ != Instant::Never()) {
-      report.time_left =
-          std::max(std::chrono::ceil<milliseconds>(deadline_ - clock_.Now()), milliseconds(0));
-    }
-  } else if (phase_ == WaitReport::Phase::kComplete) {
-    for (int rank = 0; rank < settings_.world_size; ++rank)
-      report.joined.push_back(rank_name(rank));
-    report.here = settings_.world_size;
-  }
-  return report;
-}
-
-std::shared_ptr<TcpStore> StaticHandler::Meet() {
-  Enter(WaitReport::Phase::kForming, DeadlineAfter(clock_.Now(), settings_.timeout));
-  try {
-    auto store = Connect();
-    Enter(WaitReport::Phase::kComplete);
-    return store;
-  } catch (...) {
-    Enter(WaitReport::Phase::kIdle);
-    throw;
-  }
-}
-
-// The workers of the next round must not see keys of an earlier round. With more than one node the
-// others may still use them: nodes do not know each other's rounds.
-void StaticHandler::Forget() {
-  for (const std::string& key : store_->ListKeys()) store_->DeleteKey(key);
-}
-
-std::shared_ptr<TcpStore> StaticHandler::Connect() const {
-  const auto text = [this](const std::exception& error, std::string_view advice) {
-    return Concat("static rendezvous '", Printable(settings_.run_id), "', rank ", settings_.rank,
-                  " of ", settings_.world_size, ", store at ", settings_.endpoint.ToString(), ": ",
-                  error.what(), " ", advice);
-  };
-  try {
-    return std::make_shared<TcpStore>(settings_.endpoint.host,
-                                      TcpStoreOptions{.port = settings_.endpoint.port,
-                                                      .world_size = settings_.world_size,
-                                                      .is_server = settings_.rank == 0,
-                                                      .timeout = settings_.timeout,
-                                                      .multi_tenant = true});
-  } catch (const StoreTimeoutError& error) {
-    throw StoreTimeoutError(
-        text(error, "(see that all nodes were started with this endpoint and ranks of their own)"));
-  } catch (const NetworkError& error) {
-    throw NetworkError(text(
-        error, settings_.rank == 0 ? "(see that the port is free, and that the endpoint is this "
-                                     "machine)"
-                                   : "(see that rank 0 runs there)"));
-  }
-}
 
 // --- From parameters ----------------------------------------------------------------------------
 

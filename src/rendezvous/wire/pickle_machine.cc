@@ -1,5 +1,4 @@
-#include "rendezvous/wire/pickle_machine.h"
-
+#include <algorithm>
 #include <array>
 #include <string>
 #include <vector>
@@ -8,7 +7,7 @@
 #include "base/limits.h"
 #include "base/text.h"
 #include "base/utf8.h"
-#include "rendezvous/wire/pickle_times.h"
+#include "rendezvous/wire/pickle.h"
 
 namespace muster::wire {
 
@@ -17,13 +16,8 @@ namespace {
 using Kind = PickleKind;
 using Op = PickleOp;
 
-struct ForeignOpcode {
-  uint8_t opcode;
-  std::string_view name;
-};
-
 // Python's opcodes that are not in PickleOp, and PROTO, which is refused except at the beginning.
-constexpr ForeignOpcode kForeign[] = {
+constexpr std::pair<uint8_t, std::string_view> kForeign[] = {
     {'c', "GLOBAL"},       {'i', "INST"},
     {'o', "OBJ"},          {0x92, "NEWOBJ_EX"},
     {'P', "PERSID"},       {'Q', "BINPERSID"},
@@ -47,8 +41,8 @@ constexpr ForeignOpcode kForeign[] = {
 std::string OpcodeName(uint8_t opcode) {
   constexpr std::string_view kHex = "0123456789abcdef";
   std::string shown = Concat("0x", kHex[opcode >> 4], kHex[opcode & 15]);
-  for (const ForeignOpcode& foreign : kForeign) {
-    if (foreign.opcode == opcode) shown += Concat(" (", foreign.name, ')');
+  for (const auto& [foreign, name] : kForeign) {
+    if (foreign == opcode) shown += Concat(" (", name, ')');
   }
   return shown;
 }
@@ -157,6 +151,7 @@ class Machine {
     if (tree_.values.size() >= kStateValuesMax)
       return Fail("more than ", kStateValuesMax, " values");
     value.at = static_cast<uint32_t>(at_);
+    value.size = static_cast<uint32_t>(next_ - at_);
     tree_.values.push_back(value);
     return Push(static_cast<PickleId>(tree_.values.size() - 1));
   }
@@ -203,21 +198,17 @@ class Machine {
 
   // --- Simple values
 
-  Status PushPlain(PickleValue value) {
-    value.size = static_cast<uint32_t>(next_ - at_);
-    return PushNew(value);
-  }
-
+  /// With as many bytes after the opcode, which are not looked at.
   template <Kind kKind, int64_t kNumber = 0, size_t kBytes = 0>
   Status PushConstant() {
     MUSTER_CHECK_OK(Take(kBytes));
-    return PushPlain({.kind = kKind, .number = kNumber});
+    return PushNew({.kind = kKind, .number = kNumber});
   }
 
   template <typename Int>
   Status PushInt() {
     MUSTER_TRY(const auto number, TakeInt<Int>());
-    return PushPlain({.kind = Kind::kInt, .number = number});
+    return PushNew({.kind = Kind::kInt, .number = number});
   }
 
   Status PushLong() {
@@ -228,7 +219,7 @@ class Machine {
     for (size_t i = fits ? size : 0; i > 0; --i) {
       bits = bits << 8 | static_cast<unsigned char>(digits[i - 1]);
     }
-    return PushPlain({.kind = Kind::kInt, .fits = fits, .number = static_cast<int64_t>(bits)});
+    return PushNew({.kind = Kind::kInt, .fits = fits, .number = static_cast<int64_t>(bits)});
   }
 
   template <Kind kKind, typename Length>
@@ -236,15 +227,10 @@ class Machine {
     MUSTER_TRY(const auto length, TakeInt<Length>());
     MUSTER_TRY(const std::string_view content, Take(length));
     if (kKind == Kind::kText && !IsUtf8(content)) return Fail("a text that is not UTF-8");
-    return PushPlain({.kind = kKind, .header = 1 + sizeof(Length)});
+    return PushNew({.kind = kKind, .header = 1 + sizeof(Length)});
   }
 
   // --- Containers
-
-  template <Kind kKind>
-  Status PushContainer() {
-    return PushNew({.kind = kKind});
-  }
 
   template <size_t kCount>
   Status PackTop() {
@@ -259,7 +245,7 @@ class Machine {
 
   /// Creates a tuple of the values at the stack's end.
   Status Pack(size_t from) {
-    MUSTER_CHECK_OK(PushContainer<Kind::kTuple>());
+    MUSTER_CHECK_OK(PushNew({.kind = Kind::kTuple}));
     const PickleId tuple = Pop();
     MUSTER_CHECK_OK(AddItems(tuple, Kind::kTuple, from));
     return Push(tuple);
@@ -312,15 +298,15 @@ class Machine {
       return Fail("a class that is named by ", Describe(tree_[module].kind), " and ",
                   Describe(tree_[name].kind));
     }
-    for (size_t i = 0; i < kPickleClasses.size(); ++i) {
-      if (tree_.Content(module) == kPickleClasses[i].module &&
-          tree_.Content(name) == kPickleClasses[i].name) {
-        return PushNew({.kind = Kind::kClass, .of = static_cast<PickleClass>(i)});
-      }
+    const PickleClassName given{tree_.Content(module), tree_.Content(name)};
+    const auto found = std::ranges::find(kPickleClasses, given);
+    if (found == kPickleClasses.end()) {
+      return Error{Code::kProtocol,
+                   Concat("class ", Printable(given.module, 80), '.', Printable(given.name, 80),
+                          " at byte ", at_, " is not allowed")};
     }
-    return Error{Code::kProtocol,
-                 Concat("class ", Printable(tree_.Content(module), 80), '.',
-                        Printable(tree_.Content(name), 80), " at byte ", at_, " is not allowed")};
+    return PushNew(
+        {.kind = Kind::kClass, .of = static_cast<PickleClass>(found - kPickleClasses.begin())});
   }
 
   Status NewObject() {
@@ -331,7 +317,7 @@ class Machine {
     if (made.of != PickleClass::kState && made.of != PickleClass::kNode) {
       return Fail("NEWOBJ on ", NameOf(made.of).name, ", which is made by REDUCE");
     }
-    if (arguments.kind != Kind::kTuple || arguments.size != 0) {
+    if (arguments.kind != Kind::kTuple || arguments.number != 0) {
       return Fail("a new ", NameOf(made.of).name, " with arguments");
     }
     return PushNew({.kind = Kind::kInstance, .of = made.of});
@@ -364,16 +350,12 @@ class Machine {
     const PickleValue& callee = tree_[Pop()];
     if (callee.kind != Kind::kClass) return Fail("a call of ", Describe(callee.kind));
     const std::string_view name = NameOf(callee.of).name;
-    if (tree_[arguments].kind != Kind::kTuple) {
+    if (tree_[arguments].kind != Kind::kTuple)
       return Fail(name, " with ", Describe(tree_[arguments].kind), " as arguments");
-    }
-    constexpr size_t kMost = 3;
-    if (tree_[arguments].size > kMost) return Fail(name, " with more than ", kMost, " arguments");
     if (callee.of == PickleClass::kState || callee.of == PickleClass::kNode)
       return Fail("REDUCE on ", name, ", which is made by NEWOBJ");
     PickleValue made{.of = callee.of, .first = arguments};
-    if (const Status time = MakeTime(tree_, tree_.TupleOf(arguments), made); !time)
-      return Fail(time.error().message);
+    if (const Status time = MakeTime(tree_, made); !time) return Fail(time.error().message);
     return PushNew(made);
   }
 
@@ -405,18 +387,18 @@ constexpr std::array<Machine::Step, 256> Machine::kSteps = [] {
   on(Op::kBinGet, &Machine::Get<uint8_t>);
   on(Op::kLongBinGet, &Machine::Get<uint32_t>);
   on(Op::kMark, &Machine::Mark);
-  on(Op::kEmptyTuple, &Machine::PushContainer<Kind::kTuple>);
+  on(Op::kEmptyTuple, &Machine::PushConstant<Kind::kTuple>);
   on(Op::kTuple1, &Machine::PackTop<1>);
   on(Op::kTuple2, &Machine::PackTop<2>);
   on(Op::kTuple3, &Machine::PackTop<3>);
   on(Op::kTuple, &Machine::PackGroup);
-  on(Op::kEmptyList, &Machine::PushContainer<Kind::kList>);
+  on(Op::kEmptyList, &Machine::PushConstant<Kind::kList>);
   on(Op::kAppend, &Machine::AddTop<Kind::kList>);
   on(Op::kAppends, &Machine::AddGroup<Kind::kList>);
-  on(Op::kEmptyDict, &Machine::PushContainer<Kind::kDict>);
+  on(Op::kEmptyDict, &Machine::PushConstant<Kind::kDict>);
   on(Op::kSetItem, &Machine::AddTop<Kind::kDict>);
   on(Op::kSetItems, &Machine::AddGroup<Kind::kDict>);
-  on(Op::kEmptySet, &Machine::PushContainer<Kind::kSet>);
+  on(Op::kEmptySet, &Machine::PushConstant<Kind::kSet>);
   on(Op::kAddItems, &Machine::AddGroup<Kind::kSet>);
   on(Op::kStackGlobal, &Machine::Class);
   on(Op::kNewObj, &Machine::NewObject);

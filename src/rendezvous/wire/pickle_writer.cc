@@ -1,7 +1,7 @@
-#include "rendezvous/wire/pickle_writer.h"
-
+#include "base/assert.h"
 #include "base/limits.h"
 #include "base/text.h"
+#include "rendezvous/wire/pickle.h"
 
 namespace muster::wire {
 
@@ -62,22 +62,11 @@ class Copier {
         MUSTER_CHECK_OK(Groups(id, PickleOp::kEmptySet, PickleOp::kAddItems, depth));
         break;
       case PickleKind::kClass:
-        Class(value.of);
-        break;
       case PickleKind::kInstance:
-        Class(value.of);
-        AppendOp(out_, PickleOp::kEmptyTuple);
-        AppendOp(out_, PickleOp::kNewObj);
-        if (value.first == kNoPickleId) break;
-        MUSTER_CHECK_OK(Copy(value.first, depth + 1));
-        AppendOp(out_, PickleOp::kBuild);
-        break;
       case PickleKind::kDateTime:
       case PickleKind::kTimeZone:
       case PickleKind::kTimeDelta:
-        Class(value.of);
-        MUSTER_CHECK_OK(Copy(value.first, depth + 1));
-        AppendOp(out_, PickleOp::kReduce);
+        MUSTER_CHECK_OK(Object(value, depth));
         break;
       default:
         out_ += tree_.Encoded(id);
@@ -86,34 +75,43 @@ class Copier {
   }
 
  private:
-  void Class(PickleClass which) {
-    AppendText(out_, NameOf(which).module);
-    AppendText(out_, NameOf(which).name);
-    AppendOp(out_, PickleOp::kStackGlobal);
+  void Put(PickleOp op) { AppendOp(out_, op); }
+
+  Status Object(const PickleValue& value, size_t depth) {
+    AppendText(out_, NameOf(value.of).module);
+    AppendText(out_, NameOf(value.of).name);
+    Put(PickleOp::kStackGlobal);
+    const bool is_instance = value.kind == PickleKind::kInstance;
+    if (is_instance) Put(PickleOp::kEmptyTuple);
+    if (is_instance) Put(PickleOp::kNewObj);
+    if (value.first == kNoPickleId) return Ok();  // a class, or an object without attributes
+    MUSTER_CHECK_OK(Copy(value.first, depth + 1));
+    Put(is_instance ? PickleOp::kBuild : PickleOp::kReduce);
+    return Ok();
   }
 
   Status Tuple(PickleId id, size_t depth) {
     constexpr PickleOp kShort[] = {PickleOp::kEmptyTuple, PickleOp::kTuple1, PickleOp::kTuple2,
                                    PickleOp::kTuple3};
-    const size_t count = tree_[id].size;
+    const auto count = static_cast<size_t>(tree_[id].number);
     const bool is_short = count < std::size(kShort);
-    if (!is_short) AppendOp(out_, PickleOp::kMark);
+    if (!is_short) Put(PickleOp::kMark);
     for (const PickleItem& item : tree_.ItemsOf(id)) MUSTER_CHECK_OK(Copy(item.value, depth + 1));
-    AppendOp(out_, is_short ? kShort[count] : PickleOp::kTuple);
+    Put(is_short ? kShort[count] : PickleOp::kTuple);
     return Ok();
   }
 
   Status Groups(PickleId id, PickleOp empty, PickleOp add, size_t depth) {
-    AppendOp(out_, empty);
+    Put(empty);
     size_t in_group = 0;
     for (const PickleItem& item : tree_.ItemsOf(id)) {
-      if (in_group == 0) AppendOp(out_, PickleOp::kMark);
+      if (in_group == 0) Put(PickleOp::kMark);
       if (item.key != kNoPickleId) MUSTER_CHECK_OK(Copy(item.key, depth + 1));
       MUSTER_CHECK_OK(Copy(item.value, depth + 1));
       in_group = (in_group + 1) % kPickleBatch;
-      if (in_group == 0) AppendOp(out_, add);
+      if (in_group == 0) Put(add);
     }
-    if (in_group != 0) AppendOp(out_, add);
+    if (in_group != 0) Put(add);
     return Ok();
   }
 

@@ -1,6 +1,7 @@
 #include "rendezvous/wire/session_codec.h"
 
 #include <chrono>
+#include <concepts>
 #include <optional>
 #include <type_traits>
 #include <utility>
@@ -25,31 +26,42 @@ constexpr int64_t kRoundMax = int64_t{1} << 60;
 
 // The same walk over a message writes and reads its fields, so that the two cannot disagree. Calls
 // of a walk return true, for the functions below that return whether there is such a message.
-class Writer {
+template <typename Way>
+class Fields {
  public:
-  explicit Writer(std::string& out) : out_(out) {}
-
-  template <typename... Fields>
-  bool operator()(Fields&... fields) {
-    (Put(fields), ...);
+  template <typename... T>
+  bool operator()(T&... fields) {
+    (One(fields), ...);
     return true;
   }
 
  private:
   template <typename T>
-  void Put(T& value) {
+  void One(T& value) {
+    Way& way = static_cast<Way&>(*this);
     if constexpr (std::is_enum_v<T>) {
-      AppendInt(out_, static_cast<std::underlying_type_t<T>>(value));
-    } else if constexpr (std::is_same_v<T, bool>) {
-      AppendInt<uint8_t>(out_, value ? 1 : 0);
-    } else if constexpr (std::is_integral_v<T>) {
-      AppendInt(out_, value);
+      auto number = static_cast<std::underlying_type_t<T>>(value);
+      way.Field(number);
+      value = static_cast<T>(number);
+    } else if constexpr (requires { way.Field(value); }) {
+      way.Field(value);
     } else {
-      Walk(*this, value);
+      Walk(way, value);
     }
   }
+};
+
+class Writer : public Fields<Writer> {
+ public:
+  explicit Writer(std::string& out) : out_(out) {}
+
+  template <std::integral Int>
+  void Field(Int& number) {
+    AppendInt(out_, number);
+  }
+  void Field(bool& flag) { AppendInt<uint8_t>(out_, flag ? 1 : 0); }
   // The text must be valid UTF-8: otherwise the reader closes the connection.
-  void Put(std::string& text) {
+  void Field(std::string& text) {
     if (!IsUtf8(text)) text = ReplaceInvalidUtf8(text);
     std::string_view kept = std::string_view(text).substr(0, kTextBytesMax);
     const auto is_cut = [&] { return (text[kept.size()] & 0xc0) == 0x80; };  // within a character
@@ -57,22 +69,15 @@ class Writer {
     AppendInt<uint16_t>(out_, static_cast<uint16_t>(kept.size()));
     out_ += kept;
   }
-  void Put(Duration& time) {
-    AppendInt<int64_t>(out_, std::chrono::duration_cast<milliseconds>(time).count());
-  }
+  void Field(Duration& time) { AppendInt<int64_t>(out_, Milliseconds(time)); }
 
+ private:
   std::string& out_;
 };
 
-class Reader {
+class Reader : public Fields<Reader> {
  public:
   explicit Reader(std::string_view bytes) : bytes_(bytes) {}
-
-  template <typename... Fields>
-  bool operator()(Fields&... fields) {
-    (Take(fields), ...);
-    return true;
-  }
 
   void IgnoreRest() { bytes_ = {}; }
   Status Finish() {
@@ -81,22 +86,16 @@ class Reader {
     return Error{Code::kProtocol, Concat("a session message that cannot be read: ", wrong_)};
   }
 
- private:
-  template <typename T>
-  void Take(T& value) {
-    if constexpr (std::is_enum_v<T>) {
-      value = static_cast<T>(Int<std::underlying_type_t<T>>());
-    } else if constexpr (std::is_same_v<T, bool>) {
-      const auto flag = Int<uint8_t>();
-      if (flag > 1) Complain("a flag is neither 0 nor 1");
-      value = flag == 1;
-    } else if constexpr (std::is_integral_v<T>) {
-      value = Int<T>();
-    } else {
-      Walk(*this, value);
-    }
+  template <std::integral T>
+  void Field(T& number) {
+    number = Int<T>();
   }
-  void Take(std::string& text) {
+  void Field(bool& flag) {
+    const auto byte = Int<uint8_t>();
+    if (byte > 1) Complain("a flag is neither 0 nor 1");
+    flag = byte == 1;
+  }
+  void Field(std::string& text) {
     const auto size = Int<uint16_t>();
     if (size > kTextBytesMax)
       return Complain(Concat("a text of ", size, " bytes, limit ", kTextBytesMax));
@@ -105,7 +104,7 @@ class Reader {
     bytes_.remove_prefix(size);
     if (!IsUtf8(text)) Complain("a text is not UTF-8");
   }
-  void Take(Duration& time) {
+  void Field(Duration& time) {
     // A century is enough, and far below the values whose sums overflow.
     constexpr int64_t kMost = int64_t{100} * 365 * 24 * 3600 * 1000;
     const auto count = Int<int64_t>();
@@ -113,6 +112,7 @@ class Reader {
     time = milliseconds(count);
   }
 
+ private:
   void Complain(std::string what) {
     if (wrong_.empty()) wrong_ = std::move(what);
   }
@@ -178,20 +178,11 @@ void Walk(Fields& fields, RunReport& run) {
   fields(run.closed_by);
 }
 
-template <typename Fields>
-bool WalkSince3(Fields& fields, SessionRequest& request) {
-  std::optional<Forming>& forming = request.hello.settings.forming;
-  if (request.version < kVersionOfForming) {
-    forming.reset();
-    return true;
-  }
-  return fields(forming ? *forming : forming.emplace());
-}
-
 /// False, here and below: there is no such kind.
 template <typename Fields>
 bool Walk(Fields& fields, SessionRequest& request) {
   using Kind = SessionRequest::Kind;
+  std::optional<Forming>& forming = request.hello.settings.forming;
   fields(request.kind, request.token, request.incarnation, request.round);
   switch (request.kind) {
     case Kind::kOpen:
@@ -200,7 +191,8 @@ bool Walk(Fields& fields, SessionRequest& request) {
       fields(request.version_oldest);
       if (!request.IsUnderstood()) return true;
       fields(request.hello);
-      return WalkSince3(fields, request);
+      if (request.version < kVersionOfForming) return forming.reset(), true;
+      return fields(forming ? *forming : forming.emplace());
     case Kind::kJoin:
       return fields(request.join_timeout);
     case Kind::kClose:

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "rendezvous/core/coordinator.h"
+#include "rendezvous/core/run_report.h"
 
 namespace muster::wire {
 

@@ -15,8 +15,7 @@
 #include "base/limits.h"
 #include "base/text.h"
 #include "base/utf8.h"
-#include "rendezvous/wire/pickle_machine.h"
-#include "rendezvous/wire/pickle_writer.h"
+#include "rendezvous/wire/pickle.h"
 
 namespace muster::wire {
 
@@ -111,11 +110,8 @@ class StateReader {
   }
 
   static PickleId TakeOut(AttributeMap& attributes, std::string_view name) {
-    const auto found = attributes.find(name);
-    if (found == attributes.end()) return kNoPickleId;
-    const PickleId value = found->second;
-    attributes.erase(found);
-    return value;
+    const auto found = attributes.extract(name);
+    return found.empty() ? kNoPickleId : found.mapped();
   }
 
   Status Spend(size_t bytes) {
@@ -195,8 +191,8 @@ class StateReader {
 
   Status MustBeCollection(std::string_view name, PickleId found, Kind kind) const {
     MUSTER_TRY(const PickleValue value, Expect(name, found, kind));
-    if (value.size <= kStateNodesMax) return Ok();
-    return Wrong("attribute '", name, "': ", value.size, " nodes, limit ", kStateNodesMax);
+    if (value.number <= kRanksMax) return Ok();
+    return Wrong("attribute '", name, "': ", value.number, " nodes, limit ", kStateNodesMax);
   }
 
   template <typename T>

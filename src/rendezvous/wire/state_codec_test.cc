@@ -7,7 +7,7 @@
 #include "base/base64.h"
 #include "base/calendar.h"
 #include "base/limits.h"
-#include "rendezvous/wire/pickle_writer.h"
+#include "rendezvous/wire/pickle.h"
 #include "rendezvous/wire/state_codec.h"
 #include "support/bytes.h"
 #include "support/state_pickles.h"
