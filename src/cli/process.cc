@@ -87,7 +87,7 @@ SignalWatch::SignalWatch(const std::vector<int>& signals, std::function<void(int
     while (true) {
       if (sigwaitinfo(&set, &info) < 0) continue;
       // From the destructor. Another signal, even at the same time, is the user's.
-      if (is_ending_ && info.si_code == SI_TKILL) return;
+      if (is_ending_ && info.si_pid == getpid()) return;
       on_signal(info.si_signo);
     }
   });
