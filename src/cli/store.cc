@@ -95,9 +95,8 @@ std::vector<std::string> List(Arguments arguments) { return {arguments.begin(), 
 /// "key 'a'", "keys 'a', 'b'".
 std::string Names(Arguments keys) {
   std::string names = keys.size() == 1 ? "key " : "keys ";
-  for (size_t i = 0; i < keys.size(); ++i) {
-    names += Concat(i == 0 ? "'" : ", '", Printable(keys[i]), "'");
-  }
+  for (const std::string& key : keys)
+    names += Concat(&key == &keys.front() ? "'" : ", '", Printable(key), "'");
   return names;
 }
 
@@ -123,10 +122,8 @@ Outcome Wait(TcpStore& store, Arguments keys) {
   try {
     store.Wait(List(keys), store.Timeout());
   } catch (const StoreTimeoutError&) {
-    std::vector<std::string> missing;
-    for (const std::string& key : keys) {
-      if (!store.Check({key})) missing.push_back(key);
-    }
+    std::vector<std::string> missing = List(keys);
+    std::erase_if(missing, [&](const std::string& key) { return store.Check({key}); });
     ThrowTimeout(store, Names(missing));
   }
   return Done();
