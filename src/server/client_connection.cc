@@ -335,7 +335,9 @@ Result<size_t> ClientConnection::RunBatch(size_t at) {
     if (work.replies.size() + piece_bytes >= server_.options_.queued_reply_bytes_max) break;
     if (turn.ShouldEnd()) break;
   }
+  const bool is_enough = turn.ShouldEnd();
   const Released local = turn.Finish();
+  if (is_enough) ContinueLater();  // its other requests come after the turns of other connections
 
   work.given.clear();
   counts.reset();

@@ -36,6 +36,11 @@ Waiters::Line& Waiters::LineOf(const HashedKey& key) {
   return line;
 }
 
+size_t Waiters::PlacesAt(const HashedKey& key) const {
+  const Line* line = lines_.Find(key);
+  return line == nullptr ? 0 : line->places.size();
+}
+
 void Waiters::Erase(Line& line) {
   charge_.Subtract(CostOf(line));
   lines_.Remove(line);
@@ -67,6 +72,7 @@ void Waiters::Add(ClientId client, std::span<const HashedKey> missing) {
     waiter.stands.push_back({&line, std::prev(line.places.end())});
     ++waiter.missing;
     ++waited_keys_;
+    ++places_;
   }
   charge_.Subtract(before);
   charge_.Add(CostOf(waiter));
@@ -84,6 +90,8 @@ bool Waiters::End(ClientId client) {
 
 bool Waiters::Satisfy(const Place& place) {
   Waiter& waiter = *place.waiter;
+  --places_;
+  ++cleared_;
   waiter.stands[place.index].line = nullptr;
   if (waiter.gone) return false;
   --waited_keys_;
@@ -124,6 +132,7 @@ bool Waiters::Offer(const HashedKey& key, Released& released) {
 
 void Waiters::Vacate(const Stand& stand) {
   if (stand.line == nullptr) return;
+  --places_;
   stand.line->places.erase(stand.place);
   if (stand.line->places.empty()) Erase(*stand.line);
 }
