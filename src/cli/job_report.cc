@@ -94,10 +94,11 @@ void ReportEnd(const JobEnd& end, JobHost& host, const std::string& failure_else
   if (workers_failed) {
     ReportStderr(Concat(
         "\n", FailureReport(end.entry_point, failures.records, failures.root, LocalTimeText)));
+  } else if (end.signal != 0) {
+    // Not ReportStderr(): a launcher that has received a signal does not wait for a reader.
+    PrintNotice(Concat(SignalName(end.signal), " came, and has ended the job on this node"));
   } else {
-    const std::string stopped =
-        Concat(SignalName(end.signal), " came, and has ended the job on this node");
-    ReportStderr(Concat("muster: ", OneLine(end.signal == 0 ? end.why : stopped), "\n"));
+    ReportStderr(Concat("muster: ", OneLine(end.why), "\n"));
   }
   WriteParentErrorFile(end, workers_failed ? failures.files[failures.root] : std::nullopt,
                        workers_failed ? &failures.records[failures.root] : nullptr, clock);
