@@ -162,12 +162,10 @@ class Requirements(unittest.TestCase):
             self.assertTrue("--require-hashes" in line or '"torch==$TORCH_VERSION"' in line, line)
 
     def test_workflows_install_nothing_besides(self):
-        uses = []
         for workflow in (ROOT / ".github/workflows").iterdir():
-            uses += [line for line in workflow.read_text(encoding="utf-8").splitlines() if "pip " in line]
-        self.assertTrue(uses)
-        for line in uses:
-            self.assertIn("--no-index --no-build-isolation", line)
+            for line in workflow.read_text(encoding="utf-8").splitlines():
+                if " pip " in line:
+                    self.assertIn("--no-index --no-build-isolation", line)
 
     def test_no_package_index_is_required(self):
         for place in ("scripts", "CONTRIBUTING.md", "README.md", "docs", "python/README.md", ".ci"):
@@ -202,7 +200,7 @@ class ContinuousIntegration(unittest.TestCase):
             runs += re.findall(r"- run: (.*)", workflow.read_text(encoding="utf-8"))
         self.assertTrue([run for run in runs if run.startswith(".ci/run")], runs)
         for run in runs:
-            self.assertNotRegex(run, r"scripts/test|make test|ctest", "nothing is required there")
+            self.assertNotRegex(run, r"(^|\s)(scripts/test|make test|ctest)(\s|$)", "nothing is required there")
 
 
 class Jobs(unittest.TestCase):
