@@ -22,7 +22,7 @@ WallTime Wall(Instant now) {
 }
 
 Duration DeadAfter(const RunSettings& settings) {
-  return settings.dead_after() * (Planted(Bug::kSlowToMiss) ? 3 : 1);
+  return settings.dead_after() * (Planted(Bug::kSlowToMiss) ? 5 : 1);
 }
 
 // The ranks of a planted bug: in the order in which the nodes arrived.
