@@ -40,7 +40,7 @@ enum class Bug : uint8_t {
   kGenerationReused,      ///< Two runs of one name have the same keys.
   kWaitingStale,          ///< Members are not notified when no node waits any more.
   kReformAsFirst,         ///< A round that re-forms waits for the whole last call.
-  kSlowToMiss,            ///< A silent node is declared lost only after three times the limit.
+  kSlowToMiss,            ///< A silent node is declared lost only after five times the limit.
   // The two halves of kUnfencedLeader. In most simulated runs each one hides the other, so tests of
   // the outbox plant them.
   kFenceIgnored,      ///< A leader in etcd does not check its fencing token.

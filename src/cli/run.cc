@@ -283,11 +283,11 @@ void ReportEnd(int status, const Agent& agent, JobHost& host, const std::string&
   if (workers_failed) {
     ReportStderr(Concat("\n", FailureReport(host.options().entry_point, failures.records,
                                             failures.root, LocalTimeText)));
+  } else if (signal != 0) {
+    // Not ReportStderr(): a launcher that has received a signal does not wait for a reader.
+    PrintNotice(Concat(SignalName(signal), " came, and has ended the job on this node"));
   } else {
-    const std::string why =
-        signal == 0 ? agent.why()
-                    : Concat(SignalName(signal), " came, and has ended the job on this node");
-    ReportStderr(Concat("muster: ", OneLine(why), "\n"));
+    ReportStderr(Concat("muster: ", OneLine(agent.why()), "\n"));
   }
   const std::string parent = VariableOrEmpty(host.options().inherited, "TORCHELASTIC_ERROR_FILE");
   WarnUnless(WriteParentErrorFile(agent, parent, failures, clock));

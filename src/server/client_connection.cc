@@ -86,6 +86,18 @@ bool ClientConnection::MakeRoomFor(size_t bytes) {
   return HasRoomFor(bytes) || (server_.store_.account().Reclaim() && HasRoomFor(bytes));
 }
 
+// Replies are written before it is known whether the client reads them.
+bool ClientConnection::HoldsTooMuch() const {
+  const MemoryAccount& account = server_.store_.account();
+  const bool holds_much = charge_.bytes() > kUnhurriedRequestBytes && account.Room() == 0;
+  // There may also be thousands of small ones.
+  return holds_much || (charge_.bytes() > kKeptBufferBytes && account.IsNearlyUsedUp());
+}
+
+std::string ClientConnection::WhyHoldsTooMuch() {
+  return NoRoom("what it has not finished sending or taken").message;
+}
+
 bool ClientConnection::HasDeadline() const {
   return !is_validated_ || long_ || !outgoing_.empty() || stream_->queued_bytes() > 0 ||
          !input_.empty();
@@ -138,15 +150,7 @@ void ClientConnection::ConsumeAndKeep(std::string_view bytes) {
   // destroys this
   if (!consumed) return server_.Close(*this, LogLevel::kWarning, consumed.error().message);
   Account();
-  // Replies are written before it is known whether the client reads them.
-  const MemoryAccount& account = server_.store_.account();
-  const bool holds_much = charge_.bytes() > kUnhurriedRequestBytes && account.Room() == 0;
-  // There may also be thousands of small ones.
-  const bool holds_some = charge_.bytes() > kKeptBufferBytes && account.IsNearlyUsedUp();
-  if (holds_much || holds_some) {
-    server_.Close(*this, LogLevel::kWarning,
-                  NoRoom("what it has not finished sending or taken").message);
-  }
+  if (HoldsTooMuch()) server_.Close(*this, LogLevel::kWarning, WhyHoldsTooMuch());
 }
 
 void ClientConnection::OnDrained() {
@@ -335,7 +339,9 @@ Result<size_t> ClientConnection::RunBatch(size_t at) {
     if (work.replies.size() + piece_bytes >= server_.options_.queued_reply_bytes_max) break;
     if (turn.ShouldEnd()) break;
   }
+  const bool is_enough = turn.ShouldEnd();
   const Released local = turn.Finish();
+  if (is_enough) ContinueLater();  // its other requests come after the turns of other connections
 
   work.given.clear();
   counts.reset();

@@ -36,6 +36,9 @@ class ClientConnection final : public StreamHandler {
   void SendPush(const Push& push);
   /// Whether the client does not read its replies.
   bool HasTooMuchQueued() const;
+  /// Whether it must be closed, because it holds memory that is used up.
+  bool HoldsTooMuch() const;
+  static std::string WhyHoldsTooMuch();
   /// Answers the client's WAIT or BARRIER.
   void SendStopWaiting();
   /// Whether the client must do something within some time: send VALIDATE, send the rest of a large

@@ -90,17 +90,20 @@ void ServerLoop::Deliver(const Pushes& pushes) {
     const auto found = connections_.find(static_cast<ClientId>(push.to));
     if (found == connections_.end()) continue;
     found->second->SendPush(push);
-    if (push.kind == Push::Kind::kEnded) ended_.emplace_back(push.to, push.why);
-    if (found->second->HasTooMuchQueued())
-      ended_.emplace_back(push.to, "does not read what is sent to it");
+    if (push.kind == Push::Kind::kEnded) ended_.push_back({push.to, LogLevel::kDebug, push.why});
+    if (found->second->HasTooMuchQueued()) {
+      ended_.push_back({push.to, LogLevel::kWarning, "does not read what is sent to it"});
+    } else if (found->second->HoldsTooMuch()) {
+      ended_.push_back({push.to, LogLevel::kWarning, ClientConnection::WhyHoldsTooMuch()});
+    }
   }
   if (!ended_.empty()) sessions_.Wake(index_);
 }
 
 void ServerLoop::CloseEnded() {
-  for (const auto& [session, why] : std::exchange(ended_, {})) {
+  for (const auto& [session, level, why] : std::exchange(ended_, {})) {
     const auto found = connections_.find(static_cast<ClientId>(session));
-    if (found != connections_.end()) Close(*found->second, LogLevel::kDebug, why);
+    if (found != connections_.end()) Close(*found->second, level, why);
   }
 }
 

@@ -129,7 +129,12 @@ class ServerLoop {
   std::unique_ptr<Timer> tick_;
   Instant ticking_since_{};
   std::unique_ptr<Timer> session_tick_;
-  std::vector<std::pair<SessionId, std::string>> ended_;
+  struct Ended {
+    SessionId session;
+    LogLevel level;
+    std::string why;
+  };
+  std::vector<Ended> ended_;
   Lifetime lifetime_;
   Instant log_second_{};  // the beginning of the second that the budgets are for
   int warnings_ = 0;

@@ -128,7 +128,10 @@ Duration SharedStore::TakeLongestTurn() {
 }
 
 SharedStore::Turn::Turn(SharedStore& store, size_t loop)
-    : store_(store), loop_(loop), lock_(store.mutex_) {
+    : store_(store),
+      loop_(loop),
+      lock_(store.mutex_),
+      cleared_before_(store.machine_.places_cleared()) {
   if (store_.clock_) began_ = store_.clock_();
   arrived_.swap(store_.mailboxes_[loop_]);
 }

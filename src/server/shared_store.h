@@ -110,6 +110,7 @@ class SharedStore {
       if (request.op == Op::kMultiGet && request.keys.size() > StoreMachine::kFewKeys) {
         return store_.machine_.BytesCopiedFor(request) > StoreMachine::kBytesPerPiece;
       }
+      if (request.op == Op::kMultiSet) return store_.machine_.WakesMany(request);
       return request.op == Op::kListKeys && store_.machine_.Stats().keys > kKeysPerPiece;
     }
 
@@ -118,8 +119,12 @@ class SharedStore {
     /// Whether the client waits in WAIT or BARRIER.
     bool IsParked(ClientId client) const { return store_.machine_.IsParked(client); }
     StoreMachineStats Stats() const { return store_.machine_.Stats(); }
-    /// Whether there is so much garbage that it should be destroyed before the next request.
-    bool ShouldEnd() const { return store_.machine_.garbage_bytes() >= kDestroyedPerTurn; }
+    /// Whether there is so much garbage that it should be destroyed before the next request, or so
+    /// many clients have been woken that others should have their turn.
+    bool ShouldEnd() const {
+      return store_.machine_.garbage_bytes() >= kDestroyedPerTurn ||
+             store_.machine_.places_cleared() - cleared_before_ > StoreMachine::kPlacesPerPiece;
+    }
 
     /// Releases the lock and wakes other loops. Returns this loop's clients whose waits are over,
     /// to which "stop waiting" must be sent now.
@@ -132,6 +137,7 @@ class SharedStore {
     const size_t loop_;
     std::unique_lock<SpinningMutex> lock_;
     Instant began_{};
+    const uint64_t cleared_before_;
     Released arrived_;   // decided before this turn
     Released released_;  // decided in it
   };

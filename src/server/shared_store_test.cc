@@ -8,6 +8,7 @@
 #include <future>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/limits.h"
@@ -139,6 +140,110 @@ TEST_F(SharedStoreGarbageTest, ABatchEndsWhenThereIsMuch) {
   Set("/a", 32 << 20);
   Do({{.op = Op::kDeleteKey, .key = "/a"}, {.op = Op::kPing}});
   EXPECT_EQ(ended_early_, 1);
+}
+
+// Clients that wait for many keys each, and for one that never comes: a step that wakes all of them
+// would hold the lock for as long as they have keys.
+class SharedStoreWakingTest : public ::testing::Test {
+ protected:
+  static constexpr size_t kClients = 100;
+  static constexpr size_t kKeys = kKeysPerPiece - 1;
+  static constexpr size_t kAll = kClients * kKeys;
+  // One key may be above the bound, if so many clients wait for it.
+  static constexpr size_t kAtOnceMax = 10'000 + 2 * kClients;
+
+  SharedStoreWakingTest() {
+    for (size_t i = 0; i < kKeys; ++i) names_.push_back("/gate/" + std::to_string(i));
+    keys_.assign(names_.begin(), names_.end());
+    std::vector<std::string_view> wanted = keys_;
+    wanted.push_back("/never");
+    for (size_t i = 0; i < kClients; ++i)
+      Step(ClientId{100 + i}, {.op = Op::kWait, .keys = wanted});
+    EXPECT_EQ(Waited(), kAll + kClients);
+  }
+
+  template <typename Work>
+  void InTurn(Work work) {
+    SharedStore::Turn turn(store_, 0);
+    work(turn);
+    turn.Finish();
+  }
+  void Step(ClientId client, const Request& request) {
+    bool wait_ended = false;
+    InTurn([&](auto& turn) { turn.Step(client, request, now_, &wait_ended); });
+  }
+  size_t Waited() {
+    size_t waited = 0;
+    InTurn([&](auto& turn) { waited = turn.Stats().waited_keys; });
+    return waited;
+  }
+  /// `work` did not clear too many places.
+  template <typename Work>
+  void AssertShort(Work work) {
+    const size_t before = Waited();
+    work();
+    ASSERT_LE(before - Waited(), kAtOnceMax) << "in one turn";
+  }
+
+  Instant now_{};
+  SharedStore store_{{}, uint64_t{1} << 30, 1, [](size_t) {}};
+  std::vector<std::string> names_;
+  std::vector<std::string_view> keys_;
+};
+
+TEST_F(SharedStoreWakingTest, AMultiSetWakesThemInSteps) {
+  const std::vector<std::string_view> values(kKeys, "v");
+  const Request set{.op = Op::kMultiSet, .keys = keys_, .values = values};
+  InTurn([&](auto& turn) { ASSERT_TRUE(turn.IsLong(set)); });
+  LongStep step(set.op, kClient, store_.hasher(), store_.account());
+  for (const std::string_view key : keys_) ASSERT_TRUE(step.Add(key, "v"));
+  for (bool done = false; !done;) {
+    AssertShort([&] {
+      bool wait_ended = false;
+      InTurn([&](auto& turn) { done = turn.Advance(step, kClient, now_, nullptr, &wait_ended); });
+    });
+  }
+  EXPECT_EQ(Waited(), kClients) << "for the key that never comes";
+  InTurn([&](auto& turn) { EXPECT_FALSE(turn.IsLong(set)) << "nobody waits for these any more"; });
+}
+
+TEST_F(SharedStoreWakingTest, ABatchOfWritesEndsEarly) {
+  for (const Op op : {Op::kSet, Op::kQueuePush}) {
+    size_t done = 0;
+    AssertShort([&] {
+      InTurn([&](auto& turn) {
+        bool wait_ended = false;
+        for (; done < kKeys && !turn.ShouldEnd(); ++done) {
+          turn.Step(kClient, {.op = op, .key = keys_[op == Op::kSet ? done : kKeys - 1 - done]},
+                    now_, &wait_ended);
+        }
+      });
+    });
+    EXPECT_LT(done, kKeys / 2);
+  }
+}
+
+TEST_F(SharedStoreWakingTest, ReservationsThatEndTogetherAreFreedInSteps) {
+  constexpr uint64_t kHolders = 1'000'000;
+  for (size_t i = 0; i < kKeys; ++i) {
+    const std::string queue = "/queue/" + std::to_string(i);
+    const std::string_view name = queue;
+    Step(kClient, {.op = Op::kQueuePush, .key = name});
+    Step(ClientId{kHolders + i}, {.op = Op::kWait, .keys = {&name, 1}});
+    names_[i] = queue;
+  }
+  std::vector<std::string_view> wanted(names_.begin(), names_.end());
+  wanted.push_back("/never");
+  for (size_t i = 0; i < kClients; ++i) {
+    Step(ClientId{1'000 + i}, {.op = Op::kWait, .keys = wanted});
+  }
+  now_ = Instant{} + std::chrono::seconds(2);
+  int turns = 0;
+  for (bool more = true; more; ++turns) {
+    AssertShort([&] { InTurn([&](auto& turn) { more = turn.Expire(now_); }); });
+  }
+  EXPECT_GT(turns, 5);
+  EXPECT_EQ(Waited(), kAll + 2 * kClients);
 }
 
 // Each address has a counter of its own, also when tens of thousands of them have left memory

@@ -1,5 +1,14 @@
 // Bad input, row by row of the table in the protocol's chapter on malformed input: the sender's
 // connection is closed, and other clients notice nothing.
+#include <gmock/gmock.h>
+
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "muster/store_server.h"
+#include "support/eventually.h"
 #include "support/raw_server_test.h"
 
 namespace muster::test {
@@ -151,6 +160,29 @@ TEST_P(MalformedTest, Item009_RandomBytesNeverHurtTheServer) {
     client.Close();
   }
   ExpectServerIsWell();
+}
+
+// The connection may have no address any more when the server refuses what it has sent.
+TEST(LoggedPeerTest, AClientThatVanishesIsNamedNevertheless) {
+  std::mutex mutex;
+  std::vector<std::string> lines;
+  const StoreServer server(
+      {.host = "127.0.0.1", .threads = 1, .log = [&](bool, std::string_view line) {
+         const std::lock_guard lock(mutex);
+         if (line.starts_with("closed ")) lines.emplace_back(line);
+       }});
+  constexpr size_t kLines = 10;  // within one second
+  for (size_t i = 0; i < 3 * kLines; ++i) {
+    RawClient client(server.port());
+    client.Send(ValidateBytes() + Hex("ff"));
+    client.CloseAbruptly();
+  }
+  EXPECT_TRUE(EventuallyTrue([&] {
+    const std::lock_guard lock(mutex);
+    return lines.size() >= kLines;
+  }));
+  const std::lock_guard lock(mutex);
+  EXPECT_THAT(lines, ::testing::Each(::testing::HasSubstr("closed 127.0.0.1")));
 }
 
 }  // namespace muster::test

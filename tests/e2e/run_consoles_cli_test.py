@@ -31,7 +31,8 @@ class Readers(Launching, unittest.TestCase):
 
         eventually(reported, "the launcher ends")
 
-    def test_a_launcher_with_unread_messages_does_its_work(self):
+    def launch_unread(self, *arguments):
+        """With a full pipe as standard error."""
         reading, writing = os.pipe()
         self.addCleanup(os.close, reading)
         os.set_blocking(writing, False)
@@ -40,11 +41,22 @@ class Readers(Launching, unittest.TestCase):
                 os.write(writing, b"x" * 4096)
         except BlockingIOError:
             os.set_blocking(writing, True)
-        worker = self.script('[ "$TORCHELASTIC_RESTART_COUNT" = 1 ] || exit 3\ntouch "$SEEN/second"')
-        job = self.launch("--verbose", "--max-restarts=1", "--no-python", worker, stderr=writing)
+        job = self.launch(*arguments, stderr=writing)
         os.close(writing)
+        return job
+
+    def test_a_launcher_with_unread_messages_does_its_work(self):
+        worker = self.script('[ "$TORCHELASTIC_RESTART_COUNT" = 1 ] || exit 3\ntouch "$SEEN/second"')
+        job = self.launch_unread("--verbose", "--max-restarts=1", "--no-python", worker)
         self.assertEqual(self.ended(job).status, 0)
         self.assertTrue((self.seen / "second").exists())
+
+    def test_one_signal_ends_a_launcher_with_unread_messages(self):
+        worker = self.script('touch "$SEEN/ready"\nexec sleep 600')
+        job = self.launch_unread("--verbose", "--no-python", worker)
+        self.wait_for_seen("ready")
+        job.send_signal(signal.SIGTERM)
+        self.assertEqual(self.ended(job).status, 1)
 
 
 class System(Launching, unittest.TestCase):

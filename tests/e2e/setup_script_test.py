@@ -3,6 +3,7 @@
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import tempfile
@@ -160,6 +161,12 @@ class Requirements(unittest.TestCase):
         for line in installs:
             self.assertTrue("--require-hashes" in line or '"torch==$TORCH_VERSION"' in line, line)
 
+    def test_workflows_install_nothing_besides(self):
+        for workflow in (ROOT / ".github/workflows").iterdir():
+            for line in workflow.read_text(encoding="utf-8").splitlines():
+                if " pip " in line:
+                    self.assertIn("--no-index --no-build-isolation", line)
+
     def test_no_package_index_is_required(self):
         for place in ("scripts", "CONTRIBUTING.md", "README.md", "docs", "python/README.md", ".ci"):
             path = ROOT / place
@@ -167,6 +174,33 @@ class Requirements(unittest.TestCase):
                 if file.is_file():
                     text = file.read_text(encoding="utf-8").lower().replace("-", "_")
                     self.assertNotIn("extra_index", text, file)
+
+
+class ContinuousIntegration(unittest.TestCase):
+    """There, whatever a machine lacks is a failure."""
+
+    # scripts/test builds what the first needs.
+    ELSEWHERE = {"MUSTER_REQUIRE_RELEASE"}
+
+    def test_it_requires_everything_that_a_test_may_need(self):
+        known = set()
+        for folder in ("tests", "python/tests", "scripts"):
+            for path in (ROOT / folder).rglob("*"):
+                if path.is_file() and path.suffix not in (".pyc", ".gz"):
+                    text = path.read_text(encoding="utf-8", errors="replace")
+                    known |= set(re.findall(r"MUSTER_REQUIRE_[A-Z0-9]+", text))
+        self.assertGreater(len(known), 8)
+        exported = set(re.findall(r"^export (MUSTER_REQUIRE_\w+)=1$", (ROOT / ".ci/run").read_text(encoding="utf-8"),
+                                  re.MULTILINE))
+        self.assertEqual(exported, known - self.ELSEWHERE)
+
+    def test_every_test_run_of_a_workflow_is_that_run(self):
+        runs = []
+        for workflow in (ROOT / ".github/workflows").iterdir():
+            runs += re.findall(r"- run: (.*)", workflow.read_text(encoding="utf-8"))
+        self.assertTrue([run for run in runs if run.startswith(".ci/run")], runs)
+        for run in runs:
+            self.assertNotRegex(run, r"(^|\s)(scripts/test|make test|ctest)(\s|$)", "nothing is required there")
 
 
 class Jobs(unittest.TestCase):

@@ -18,6 +18,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 /// The server's side of one connection.
 void Answer(RawSocket& peer, const std::string& answer) try {
@@ -74,6 +75,13 @@ TEST(NewerServerTest, ItsRefusalIsAClearError) {
   const std::string refusal = Refusal("the node speaks versions 2 to 2, and this server 7 to 9");
   EXPECT_THAT(Meet(refusal, kPatience),
               AllOf(HasSubstr("may not join"), HasSubstr("this server 7 to 9")));
+}
+
+TEST(NewerServerTest, ItsTextsContainNoControlSequences) {
+  EXPECT_THAT(Meet(Refusal("\x1b]52;c;cm0=\x07\x1b[2J\xc2\x9b"
+                           "2J"),
+                   kPatience),
+              AllOf(HasSubstr("\\x1b]52;c;cm0=\\x07\\x1b[2J\\xc2\\x9b2J"), Not(HasSubstr("\x1b"))));
 }
 
 TEST(NewerServerTest, AnAnswerThatCannotBeReadIsAClearErrorToo) {

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/assert.h"
+#include "base/text.h"
 #include "os/posix/address.h"
 #include "os/posix/owned_fd.h"
 
@@ -208,7 +209,12 @@ std::string NameOf(const std::optional<sockaddr_storage>& address) {
 }
 }  // namespace
 
-std::string UvStream::peer() const { return NameOf(PeerAddress(socket_->fd)); }
+// A peer that resets its connection must not be anonymous for that.
+std::string UvStream::peer() const {
+  const std::optional<sockaddr_storage> address = PeerAddress(socket_->fd);
+  if (!address && hold_.from() != PeerGroup{}) return Concat(ToString(hold_.from()), " (gone)");
+  return NameOf(address);
+}
 std::string UvStream::local() const { return NameOf(LocalAddress(socket_->fd)); }
 
 }  // namespace muster

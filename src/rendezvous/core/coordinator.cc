@@ -20,7 +20,7 @@ WallTime Wall(Instant now) {
 }
 
 Duration DeadAfter(const RunSettings& settings) {
-  return settings.dead_after() * (Planted(Bug::kSlowToMiss) ? 3 : 1);
+  return settings.dead_after() * (Planted(Bug::kSlowToMiss) ? 5 : 1);
 }
 
 // Whether the member was in the last round that was complete.

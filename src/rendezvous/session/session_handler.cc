@@ -196,12 +196,15 @@ void SessionHandler::GiveUp(Session& session, Lock& lock) const {
 
 void SessionHandler::Throw(const JoinOutcome& outcome, const Node& node) const {
   using Kind = JoinOutcome::Kind;
-  const std::string who = node.addr.empty() ? "this node" : Concat("node '", node.ToString(), "'");
+  // The server's texts: exceptions may be printed without further escapes.
+  const std::string why = OneLine(outcome.why);
+  const std::string who =
+      node.addr.empty() ? "this node" : Concat("node '", OneLine(node.ToString()), "'");
   const std::string run = Concat("rendezvous '", GetRunId(), "'");
   const std::string not_joined = Concat(who, " could not join ", run);
   const std::string in_time =
       Concat(not_joined, " within ", options_.join_timeout.count(), " ms: ");
-  const std::string by = outcome.why.empty() ? "" : " by " + outcome.why;
+  const std::string by = why.empty() ? "" : " by " + why;
   switch (outcome.kind) {
     case Kind::kClosed:
       throw RendezvousClosedError(Concat(run, " is closed", by));
@@ -209,16 +212,15 @@ void SessionHandler::Throw(const JoinOutcome& outcome, const Node& node) const {
       throw RendezvousGracefulExitError(
           Concat(run, " was closed", by, " while ", who, " was a spare"));
     case Kind::kTimedOut:
-      throw RendezvousTimeoutError(Concat(in_time, outcome.why));
+      throw RendezvousTimeoutError(Concat(in_time, why));
     case Kind::kUnreachable:
-      throw RendezvousConnectionError(
-          Concat(in_time, options_.server, " is out of reach: ", outcome.why));
+      throw RendezvousConnectionError(Concat(in_time, options_.server, " is out of reach: ", why));
     case Kind::kFailed:
       if (outcome.failure == Code::kProtocol)
-        throw RendezvousStateError(Concat(not_joined, ": ", outcome.why));
-      throw RendezvousConnectionError(Concat(not_joined, ": ", outcome.why));
+        throw RendezvousStateError(Concat(not_joined, ": ", why));
+      throw RendezvousConnectionError(Concat(not_joined, ": ", why));
     default:
-      throw RendezvousError(Concat(who, " may not join ", run, ": ", outcome.why));
+      throw RendezvousError(Concat(who, " may not join ", run, ": ", why));
   }
 }
 

@@ -32,6 +32,7 @@ Pushes SessionHub::Turn(size_t loop, const Work& work) {
   Pushes decided;
   std::vector<size_t> to_wake;
   std::vector<ScopeChange> scopes;
+  std::unique_lock in_order(keeper_mutex_, std::defer_lock);
   {
     const std::lock_guard lock(mutex_);
     // Read under the lock: otherwise another loop's turn could be in the future of this one.
@@ -50,8 +51,12 @@ Pushes SessionHub::Turn(size_t loop, const Work& work) {
     next_due_ = coordinator_.NextDue().since_start;
     scopes = coordinator_.TakeScopeChanges();
     NoteUse(coordinator_.TakeUseChanges());
+    // Before the coordinator's lock is released: a scope that another loop drops after this turn
+    // has been opened by then.
+    if (!scopes.empty()) in_order.lock();
   }
   for (const ScopeChange& change : scopes) keeper_(change);
+  if (in_order.owns_lock()) in_order.unlock();
   for (const size_t its : to_wake) wake_(its);
   return mine;
 }

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -38,7 +39,8 @@ class SessionHub {
              std::function<size_t(ClientId)> loop_of, std::function<void(size_t loop)> wake);
 
   /// `keeper` manages the keys of rounds: any loop's thread calls it, without the lock, when a
-  /// scope comes into use or is no longer used. To be called before the first request.
+  /// scope comes into use or is no longer used, in the order of the decisions. To be called before
+  /// the first request.
   void ReportScopesTo(std::function<void(const ScopeChange&)> keeper) {
     keeper_ = std::move(keeper);
   }
@@ -92,6 +94,7 @@ class SessionHub {
   const std::function<size_t(ClientId)> loop_of_;
   const std::function<void(size_t)> wake_;
   std::function<void(const ScopeChange&)> keeper_;
+  std::mutex keeper_mutex_;  // taken with mutex_ held, and kept while the keeper is called
   std::atomic<Duration> next_due_{Duration::max()};
   std::atomic<Duration> ticked_at_;
   static constexpr size_t kNoLoop = SIZE_MAX;

@@ -276,7 +276,12 @@ void StoreMachine::Drop(ClientId client, Instant now, Released& released) {
 }
 
 bool StoreMachine::Expire(Instant now, Released& released) {
-  while (const auto client = queues_.Expired(now)) GiveUpReservation(*client, now, released);
+  const uint64_t cleared = waiters_.cleared();
+  size_t ended = 0;
+  while (const auto client = queues_.Expired(now)) {
+    if (ended++ == kKeysPerPiece || waiters_.cleared() - cleared > kPlacesPerPiece) return true;
+    GiveUpReservation(*client, now, released);
+  }
   if (waiters_.Tidy(kKeysPerPiece)) return true;
   for (size_t i = 0; i < kKeysPerPiece; ++i) {
     Scopes::Member* member = scopes_.Overdue(now);

@@ -136,6 +136,12 @@ class StoreMachine {
   size_t BytesCopiedFor(const Request& multi_get) const;
   static constexpr size_t kBytesPerPiece = 4 * 1024 * 1024;
   static constexpr size_t kFewKeys = 64;  // whose values are never more than that
+  /// Whether a MULTI_SET of these keys wakes so many clients that it is better done in pieces.
+  bool WakesMany(const Request& multi_set) const;
+  /// Places of waiting clients that one step may clear (each costs up to 100 ns), besides those of
+  /// one key; and how many have been cleared so far.
+  static constexpr size_t kPlacesPerPiece = 10'000;
+  uint64_t places_cleared() const { return waiters_.cleared(); }
   /// As for LIST_KEYS, but for one of kShards: of 10 million keys, each shard has 10,000.
   static constexpr size_t kShards = KeyTable<Entry>::kShards;
   template <typename Take>

@@ -157,6 +157,14 @@ size_t StoreMachine::BytesCopiedFor(const Request& multi_get) const {
   return bytes;
 }
 
+bool StoreMachine::WakesMany(const Request& multi_set) const {
+  if (waiters_.places() <= kPlacesPerPiece) return false;  // nearly always
+  size_t places = 0;
+  for (size_t i = 0; i < multi_set.keys.size(); ++i)
+    places += waiters_.PlacesAt(KeyAt(multi_set, i));
+  return places > kPlacesPerPiece;
+}
+
 void StoreMachine::GiveUpReservation(ClientId client, Instant now, Released& released) {
   now_ = now;
   if (const auto freed = queues_.Unreserve(client)) OfferElements(freed->hashed(), released);
@@ -248,7 +256,8 @@ void StoreMachine::Commit(StagedSet& set) {
 
 bool StoreMachine::Settle(StagedSet& set, size_t keys_max, Released& released) {
   const size_t end = std::min(set.settled_ + keys_max, set.places_.size());
-  for (; set.settled_ < end; ++set.settled_) {
+  const uint64_t cleared = waiters_.cleared();
+  for (; set.settled_ < end && waiters_.cleared() - cleared <= kPlacesPerPiece; ++set.settled_) {
     Discard(std::move(set.values_[set.settled_]));  // the old value
     Wake(*set.places_[set.settled_], released);
     Unpin(*set.places_[set.settled_]);

@@ -19,6 +19,11 @@ size_t Waiters::CostOf(const Waiter& waiter) {
          waiter.stands.size() * AllocatedBytes(sizeof(Place) + 2 * sizeof(void*));
 }
 
+size_t Waiters::PlacesAt(const HashedKey& key) const {
+  const Line* line = lines_.Find(key);
+  return line == nullptr ? 0 : line->places.size();
+}
+
 void Waiters::Park(ClientId client, std::span<const HashedKey> missing) {
   MUSTER_ASSERT(!missing.empty());
   Begin(client);
@@ -43,6 +48,7 @@ void Waiters::Add(ClientId client, std::span<const HashedKey> missing) {
     waiter.stands.push_back({&line, std::prev(line.places.end())});
     ++waiter.missing;
     ++waited_keys_;
+    ++places_;
   }
   waiter.charge.Set(CostOf(waiter));
 }
@@ -57,6 +63,8 @@ bool Waiters::End(ClientId client) {
 
 bool Waiters::Satisfy(const Place& place) {
   Waiter& waiter = *place.waiter;
+  --places_;
+  ++cleared_;
   waiter.stands[place.index].line = nullptr;
   if (waiter.gone) return false;
   --waited_keys_;
@@ -113,6 +121,7 @@ bool Waiters::Tidy(size_t places_max) {
       if (places_max-- == 0) return true;
       const auto& [line, place] = waiter.stands[waiter.tidied];
       if (line == nullptr) continue;
+      --places_;
       line->places.erase(place);
       if (line->places.empty()) lines_.Remove(*line);
     }

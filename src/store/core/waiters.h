@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <list>
 #include <memory>
@@ -25,6 +26,11 @@ class Waiters {
   /// Keys that all parked waits together still miss.
   size_t waited_keys() const { return waited_keys_; }
   size_t clients() const { return waiters_.size(); }
+  /// Places in all lines, and in the line of `key`: what Created() or Offer() may have to clear.
+  size_t places() const { return places_; }
+  size_t PlacesAt(const HashedKey& key) const;
+  /// How many places Created() and Offer() have cleared so far.
+  uint64_t cleared() const { return cleared_; }
 
   /// The most memory that a place in the line of `key` can take.
   static size_t BytesFor(const HashedKey& key);
@@ -97,6 +103,8 @@ class Waiters {
   std::unordered_map<ClientId, std::unique_ptr<Waiter>> waiters_;
   std::deque<std::unique_ptr<Waiter>> gone_;
   size_t waited_keys_ = 0;
+  size_t places_ = 0;
+  uint64_t cleared_ = 0;
 };
 
 }  // namespace muster
