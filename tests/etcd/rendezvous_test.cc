@@ -110,7 +110,7 @@ TEST_F(EtcdRendezvousTest, ANodeAndItsStoresShareOneClient) {
       Options(1, 1),
       [&clients, access = cluster->access()](Loop& loop) {
         ++clients;
-        return ConnectEtcd(access, loop);
+        return ConnectorTo(access)(loop);
       },
       ThisProcess());
   std::vector<std::shared_ptr<Store>> stores;

@@ -139,7 +139,7 @@ TEST(EtcdStoreTest, AWaitSendsOneRequest) {
   std::atomic<int> commits = 0;
   const EtcdConnector connector =
       [&commits, access = SharedEtcd().access()](Loop& loop) -> Result<std::shared_ptr<Etcd>> {
-    MUSTER_TRY(std::shared_ptr<Etcd> inner, ConnectEtcd(access, loop));
+    MUSTER_TRY(std::shared_ptr<Etcd> inner, ConnectorTo(access)(loop));
     return std::shared_ptr<Etcd>(std::make_shared<CountingEtcd>(std::move(inner), commits));
   };
   EtcdStore store(EtcdCalls::Open(connector, ThisProcess()).value(), FreshPrefix(), kPatience);
@@ -170,9 +170,7 @@ TEST(EtcdStoreTest, AQueueWhoseTailIsGoneKeepsItsOrder) {
 TEST(EtcdStoreTest, KeysOfALeaseGoWithIt) {
   MUSTER_REQUIRE(EtcdNeed());
   const EtcdOptions access = SharedEtcd().access();
-  const auto calls =
-      EtcdCalls::Open([access](Loop& loop) { return ConnectEtcd(access, loop); }, ThisProcess())
-          .value();
+  const auto calls = EtcdCalls::Open(ConnectorTo(access), ThisProcess()).value();
   TestClient client(access);
   const int64_t lease = client.Grant(600s)->id;
   EtcdStore store(calls, FreshPrefix(), kPatience, lease);
