@@ -91,7 +91,7 @@ void EtcdLeader::OnRead(Result<EtcdAnswer> answer) {
   record_ = {.settings = record_.settings, .round = record_.round};
   is_recorded_ = found != nullptr || record_.round >= 0;
   if (found != nullptr) {
-    auto record = wire::ReadEtcdRun(keys_.Run(), found->value);
+    auto record = wire::Read<wire::EtcdRun>(keys_.Run(), found->value);
     if (!record) return owner_.OnBroken(record.error());
     record_ = std::move(*record);
     run_lease_ = found->lease;
@@ -196,7 +196,7 @@ Status EtcdLeader::ResumeRun(Instant now, Pushes& out) {
       const std::string key = keys_.Notice(place.node);
       const auto notice = std::ranges::find(notices, key, &EtcdPair::key);
       if (notice != notices.end()) {
-        const auto last = wire::ReadEtcdNotice(key, notice->value);
+        const auto last = wire::Read<wire::EtcdNotice>(key, notice->value);
         const bool had_left = last && last->session == place.session &&
                               last->place.round == record_.round &&
                               last->stage.kind != Stage::kComplete;
@@ -242,7 +242,7 @@ void EtcdLeader::Begin(Duration run_ttl) {
                   prng_.Next(), owner);
   for (const EtcdPair& pair : read_->results[kMembers].pairs) ReadMember(pair);
   for (const EtcdPair& pair : read_->results[kNotices].pairs) {
-    const auto notice = wire::ReadEtcdNotice(pair.key, pair.value);
+    const auto notice = wire::Read<wire::EtcdNotice>(pair.key, pair.value);
     const auto its = notice ? members_.find(notice->session) : members_.end();
     if (its != members_.end()) {
       its->second.notice = *notice;
@@ -417,7 +417,7 @@ void EtcdLeader::WriteStatus() {
   if (!coordinator_) return;
   const auto report = coordinator_->Report(options_.run_id, kNamesInMessage, loop_.Now());
   if (!report) return;
-  std::string status = wire::WriteStatus(*report);
+  std::string status = wire::Write(*report);
   if (status == status_) return;
   status_ = status;
   outbox_->Put(keys_.Status(), std::move(status), run_lease_);

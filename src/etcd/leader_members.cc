@@ -18,7 +18,7 @@ constexpr Duration kPatience = 5s;
 }  // namespace
 
 EtcdLeader::Member* EtcdLeader::ReadMember(const EtcdPair& pair) {
-  auto record = wire::ReadEtcdMember(pair.key, pair.value);
+  auto record = wire::Read<wire::EtcdMember>(pair.key, pair.value);
   if (record && pair.key != keys_.Member(record->hello.node))
     record = Error{Code::kProtocol, Concat(pair.key, ": the record of another node")};
   if (!record) {

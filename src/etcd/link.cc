@@ -323,8 +323,10 @@ void EtcdLink::RequestReport(uint32_t) {
     if (!answer) return;
     const EtcdPair* const found = answer->Pair();
     if (found == nullptr) return owner_.OnReport(std::nullopt);
-    auto report = wire::ReadStatus(keys_.Status(), options_.hello.run_id, found->value);
-    if (report) owner_.OnReport(std::move(*report));
+    auto report = wire::Read<RunReport>(keys_.Status(), found->value);
+    if (!report) return;
+    report->id = options_.hello.run_id;
+    owner_.OnReport(std::move(*report));
   });
 }
 

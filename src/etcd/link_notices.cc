@@ -141,7 +141,7 @@ void EtcdLink::OnNotice(const EtcdChange& change) {
   if (change.deleted) return;
   bytes_ += change.pair.value.size();
   ++messages_;
-  const auto notice = wire::ReadEtcdNotice(change.pair.key, change.pair.value);
+  const auto notice = wire::Read<wire::EtcdNotice>(change.pair.key, change.pair.value);
   if (!notice) return Fail(notice.error());
   // In a restored etcd an earlier node of our name may have our session number.
   const bool is_ours =

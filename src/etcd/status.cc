@@ -36,12 +36,13 @@ Result<std::optional<RunReport>> StatusOf(EtcdCalls& calls, const wire::EtcdKeys
   const EtcdPair* const record = answer.Pair(1);
   const bool is_empty = answer.Pair(2) == nullptr;
   if (status == nullptr && record == nullptr) return std::optional<RunReport>();
-  RunReport report{.id = run_id};
+  RunReport report;
   if (status != nullptr) {
-    MUSTER_TRY(report, wire::ReadStatus(keys.Status(), run_id, status->value));
+    MUSTER_TRY(report, wire::Read<RunReport>(keys.Status(), status->value));
   }
+  report.id = run_id;
   if (record != nullptr) {
-    MUSTER_TRY(const wire::EtcdRun run, wire::ReadEtcdRun(keys.Run(), record->value));
+    MUSTER_TRY(const wire::EtcdRun run, wire::Read<wire::EtcdRun>(keys.Run(), record->value));
     report.settings = run.settings;
     report.round = std::max(report.round, run.round);
     if (run.closed) {

@@ -107,11 +107,11 @@ class Office final : public EtcdLeader::Owner {
 
   wire::EtcdNotice NoticeOf(uint32_t number) const {
     const std::string key = keys.Notice(Name(number));
-    const auto notice = wire::ReadEtcdNotice(key, etcd.ValueOf(key));
+    const auto notice = wire::Read<wire::EtcdNotice>(key, etcd.ValueOf(key));
     return notice ? *notice : wire::EtcdNotice{};
   }
   wire::EtcdRun RunRecord() const {
-    const auto run = wire::ReadEtcdRun(keys.Run(), etcd.ValueOf(keys.Run()));
+    const auto run = wire::Read<wire::EtcdRun>(keys.Run(), etcd.ValueOf(keys.Run()));
     return run ? *run : wire::EtcdRun{};
   }
 
