@@ -13,18 +13,6 @@ namespace muster {
 
 namespace {
 
-Result<std::set<std::string>> RunsBelow(EtcdCalls& calls, std::string_view prefix,
-                                        Instant deadline) {
-  EtcdRange all = EtcdPrefix(Concat(prefix, "/"));
-  all.keys_only = true;
-  MUSTER_TRY(const EtcdAnswer answer, calls.Commit({.then = {EtcdGet(all)}}, deadline));
-  std::set<std::string> runs;
-  for (const EtcdPair& pair : answer.results.front().pairs) {
-    if (auto run = wire::EtcdKeys::RunOf(prefix, pair.key)) runs.insert(std::move(*run));
-  }
-  return runs;
-}
-
 // The leader's status is valid while the run has members. nullopt: no leader has written yet.
 Result<std::optional<RunReport>> StatusOf(EtcdCalls& calls, const wire::EtcdKeys& keys,
                                           const std::string& run_id, Instant deadline) {
@@ -65,7 +53,13 @@ Result<EtcdStatus> StatusInEtcd(EtcdCalls& calls, std::string_view prefix, std::
                                 Instant deadline) {
   std::set<std::string> runs{std::string(run_id)};
   if (run_id.empty()) {
-    MUSTER_TRY(runs, RunsBelow(calls, prefix, deadline));
+    EtcdRange all = EtcdPrefix(Concat(prefix, "/"));
+    all.keys_only = true;
+    MUSTER_TRY(const EtcdAnswer answer, calls.Commit({.then = {EtcdGet(all)}}, deadline));
+    runs.clear();
+    for (const EtcdPair& pair : answer.results.front().pairs) {
+      if (auto run = wire::EtcdKeys::RunOf(prefix, pair.key)) runs.insert(std::move(*run));
+    }
   }
   EtcdStatus found;
   for (const std::string& run : runs) {
