@@ -17,8 +17,8 @@ target_compile_options(muster_etcd_wire PRIVATE -w)
 target_include_directories(muster_etcd_wire SYSTEM PUBLIC ${wire_dir})
 target_link_libraries(muster_etcd_wire PUBLIC muster_grpc)
 
-add_library(muster_etcd STATIC etcd/grpc/client.cc etcd/grpc/completions.cc etcd/grpc/connection.cc etcd/grpc/convert.cc
-            etcd/grpc/failure.cc etcd/grpc/grpc_etcd.cc etcd/grpc/watch.cc etcd/on_etcd.cc etcd/status.cc
+add_library(muster_etcd STATIC etcd/grpc/client.cc etcd/grpc/failure.cc etcd/grpc/grpc_etcd.cc etcd/on_etcd.cc
+            etcd/status.cc
             $<TARGET_OBJECTS:muster_etcd_wire>)
 add_library(muster::etcd ALIAS muster_etcd)
 set_target_properties(muster_etcd PROPERTIES EXPORT_NAME etcd)

@@ -59,7 +59,7 @@ std::unique_ptr<RendezvousHandler> MakeEtcdHandler(World& world, size_t index,
   const Plan& plan = world.plan();
   const RunSettings& settings = plan.settings;
   const Endpoint etcd = world.etcd().endpoint();
-  return std::make_unique<EtcdHandler>(
+  return CreateEtcdHandler(
       EtcdRendezvousOptions{
           .etcd = {.endpoints = {{etcd.host, etcd.port}}, .prefix = World::kEtcdPrefix},
           .run_id = World::kRun,

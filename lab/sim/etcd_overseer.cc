@@ -74,7 +74,7 @@ EtcdOverseer::Session EtcdOverseer::SessionOf(const SimProcess& process) const {
 int64_t EtcdOverseer::Round() const {
   const EtcdPair* pair = etcd_.state().Find(keys_.Run());
   const auto run = pair == nullptr ? Result<wire::EtcdRun>(Error{Code::kNotFound, ""})
-                                   : wire::ReadEtcdRun(pair->key, pair->value);
+                                   : wire::Read<wire::EtcdRun>(pair->key, pair->value);
   return run ? run->round : -1;
 }
 
@@ -103,7 +103,7 @@ void EtcdOverseer::SeeRun(const EtcdChange& change) {
     return;
   }
   say_(Concat("run: ", change.pair.value));
-  const Result<wire::EtcdRun> run = wire::ReadEtcdRun(change.pair.key, change.pair.value);
+  const Result<wire::EtcdRun> run = wire::Read<wire::EtcdRun>(change.pair.key, change.pair.value);
   if (!run) return checkers_.Violate(Concat("the run: ", run.error().message));
   const bool was_closed = std::exchange(is_closed_, run->closed);
   // It may be closed again: the node that closed it may come back when all others are gone.

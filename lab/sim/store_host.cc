@@ -22,8 +22,8 @@ StoreHost::StoreHost(SimProcess& process, uint16_t port, const StoreHostOptions&
   KeepScopes(sessions_, hub_);
   for (size_t i = 0; i < options.loops; ++i) {
     loops_.push_back(std::make_unique<SimLoop>(process));
-    services_.push_back(
-        std::make_unique<ServerLoop>(*loops_[i], hub_, sessions_, i, ServerLoopOptions{}, nullptr));
+    services_.push_back(std::make_unique<ServerLoop>(*loops_[i], hub_, sessions_, i,
+                                                     StoreServerOptions{}, nullptr, nullptr));
   }
   process.network().Listen(process, port, [this, alive = alive_](std::shared_ptr<Socket> socket) {
     if (*alive) Adopt(std::move(socket));

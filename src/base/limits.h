@@ -39,9 +39,6 @@ inline constexpr size_t kKeysPerPiece = 1'000;
 inline constexpr uint64_t kSessionBytesLeast = 32 * 1024 * 1024;
 /// The least memory for all clients together with which a server is useful.
 inline constexpr uint64_t kStoreBytesLeast = 1024 * 1024;
-/// Replies queued for one client that reads slowly; above this its requests wait, so memory does
-/// not grow.
-inline constexpr uint64_t kQueuedReplyBytesMax = 1024 * 1024;
 
 /// Log lines that wait for a reader of standard error; more are dropped and counted. Four times
 /// what a pipe holds.

@@ -15,8 +15,6 @@ namespace {
 // A cluster that elects a leader does not answer for a second or two. After this time the request
 // is lost.
 constexpr Duration kAttempt = 10s;
-constexpr Duration kFirstPause = 20ms;
-constexpr Duration kLongestPause = 1s;
 // For a read whose caller is interrupted: a live etcd answers in this time.
 constexpr Duration kReadGrace = 200ms;
 
@@ -52,15 +50,12 @@ class Waiter final : public EtcdWatcher {
     const Instant began = clock.Now();
     Lock lock(*monitor_);
     while (!outcome_) {
-      if (deadline != Instant::Never() && clock.Now() >= deadline) {
+      if (clock.Now() >= deadline)
         outcome_ = Status(Error{Code::kTimeout, trouble_});
-        break;
-      }
-      if (IsInterrupted()) {
+      else if (IsInterrupted())
         outcome_ = Status(Error{Code::kInterrupted, InterruptedAfter(began, clock.Now())});
-        break;
-      }
-      monitor_->WaitUntil(deadline);
+      else
+        monitor_->WaitUntil(deadline);
     }
     return *outcome_;
   }
@@ -78,7 +73,6 @@ class Waiter final : public EtcdWatcher {
 
 EtcdCalls::EtcdCalls(EtcdConnector connector, System& around)
     : around_(around),
-      clock_(around.clock()),
       seed_(around.Seed()),
       connector_(std::move(connector)),
       thread_(around.StartLoop()) {}
@@ -89,11 +83,11 @@ EtcdCalls::~EtcdCalls() {
 
 Result<std::shared_ptr<EtcdCalls>> EtcdCalls::Open(EtcdConnector connector, System& around) {
   auto calls = std::make_shared<EtcdCalls>(std::move(connector), around);
-  std::optional<Error> failure;
+  Status connected = Ok();
   calls->thread_->RunAndWait([&] {
-    if (const auto client = calls->Client(); !client) failure = client.error();
+    if (const auto client = calls->Client(); !client) connected = client.error();
   });
-  if (failure) return *std::move(failure);
+  MUSTER_CHECK_OK(connected);
   return calls;
 }
 
@@ -120,34 +114,34 @@ Result<EtcdAnswer> EtcdCalls::Attempt(const EtcdTransaction& transaction, Durati
       pending->monitor->NotifyAll();
     });
   });
-  const Instant began = clock_.Now();
+  const Instant began = clock().Now();
   Lock lock(*pending->monitor);
   while (!pending->answer && !IsInterrupted()) pending->monitor->WaitUntil(Instant::Never());
   if (pending->answer) return *std::move(pending->answer);
-  const std::string why = InterruptedAfter(began, clock_.Now());
+  const std::string why = InterruptedAfter(began, clock().Now());
   const ScopedUninterrupted once;
-  const Instant until = clock_.Now() + (OnlyReads(transaction) ? kReadGrace : kInterruptionGrace);
-  while (!pending->answer && clock_.Now() < until)
-    pending->monitor->WaitUntil(clock_.Now() + kCheckInterval);
+  const Instant until = clock().Now() + (OnlyReads(transaction) ? kReadGrace : kInterruptionGrace);
+  while (!pending->answer && clock().Now() < until)
+    pending->monitor->WaitUntil(clock().Now() + kCheckInterval);
   if (pending->answer) return *std::move(pending->answer);
   return Error{Code::kInterrupted, Concat(why, " while waiting for an answer of ", name_)};
 }
 
 Result<EtcdAnswer> EtcdCalls::Commit(const EtcdTransaction& transaction, Instant deadline) {
-  Backoff backoff(kFirstPause, kLongestPause, NextSeed());
-  const Instant began = clock_.Now();
+  Backoff backoff(kEtcdFirstPause, kEtcdLongestPause, NextSeed());
+  const Instant began = clock().Now();
   while (true) {
-    const Duration left = deadline == Instant::Never() ? kAttempt : deadline - clock_.Now();
+    const Duration left = deadline == Instant::Never() ? kAttempt : deadline - clock().Now();
     Result<EtcdAnswer> result = Attempt(transaction, std::clamp<Duration>(left, 1ms, kAttempt));
     if (result) return result;
     const Code code = result.error().code;
     const bool again =
         code == Code::kUnavailable || (code == Code::kTimeout && OnlyReads(transaction));
-    const Instant next = clock_.Now() + backoff.Next();
+    const Instant next = clock().Now() + backoff.Next();
     if (!again || next >= deadline) return result;
-    clock_.SleepUntil(next);
+    clock().SleepUntil(next);
     if (IsInterrupted()) {
-      return Error{Code::kInterrupted, Concat(InterruptedAfter(began, clock_.Now()),
+      return Error{Code::kInterrupted, Concat(InterruptedAfter(began, clock().Now()),
                                               " while trying again: ", result.error().message)};
     }
   }
@@ -160,7 +154,7 @@ Status EtcdCalls::Await(const std::vector<EtcdRange>& ranges, int64_t revision, 
     for (const EtcdRange& range : ranges)
       waiter.watches.push_back(etcd_->Watch(range, revision, waiter));
   });
-  Status status = waiter.Result(clock_, deadline);
+  Status status = waiter.Result(clock(), deadline);
   thread_->RunAndWait([&] { waiter.watches.clear(); });
   return status;
 }

@@ -49,7 +49,7 @@ class EtcdCalls {
   Status Await(const std::vector<EtcdRange>& ranges, int64_t revision, Instant deadline,
                const std::function<bool(const EtcdChange&)>& enough);
 
-  Clock& clock() { return clock_; }
+  Clock& clock() { return around_.clock(); }
   /// Different each time, so that callers do not retry in step.
   uint64_t NextSeed() { return seed_ + ++seeds_; }
   /// "etcd at 127.0.0.1:2379", for messages.
@@ -61,7 +61,6 @@ class EtcdCalls {
   Result<EtcdAnswer> Attempt(const EtcdTransaction& transaction, Duration patience);
 
   System& around_;
-  Clock& clock_;
   const uint64_t seed_;
   std::atomic<uint64_t> seeds_ = 0;
   const EtcdConnector connector_;

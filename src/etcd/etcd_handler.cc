@@ -1,13 +1,15 @@
 #include "etcd/etcd_handler.h"
 
+#include <memory>
+#include <string>
 #include <utility>
 
-#include "base/endpoint.h"
 #include "base/text.h"
 #include "etcd/etcd_store.h"
 #include "etcd/link.h"
 #include "os/posix/host.h"
 #include "rendezvous/option_readers.h"
+#include "rendezvous/session/session_handler.h"
 
 namespace muster {
 
@@ -30,6 +32,51 @@ SessionHandlerOptions HandlerOptions(const EtcdRendezvousOptions& options, Syste
           .events = options.events};
 }
 
+class EtcdHandler final : public SessionHandler {
+ public:
+  EtcdHandler(EtcdRendezvousOptions options, EtcdConnector connect, System& system)
+      : SessionHandler(HandlerOptions(options, system), system),
+        etcd_(std::move(options)),
+        connect_(std::move(connect)),
+        prefix_(etcd_.etcd.prefix.empty() ? EtcdRendezvousOptions::kDefaultPrefix
+                                          : std::string_view(etcd_.etcd.prefix)) {}
+  ~EtcdHandler() override { EndSession(); }
+
+  std::string GetBackend() const override { return etcd_.backend; }
+
+ private:
+  LoopThread* SharedThread() override {
+    calls_ = std::make_shared<EtcdCalls>(connect_, system_);
+    return &calls_->thread();
+  }
+
+  std::unique_ptr<RendezvousLink> MakeLink(LoopThread& thread, const Hello& hello, uint64_t seed,
+                                           RendezvousLinkListener& listener) override {
+    return std::make_unique<EtcdLink>(
+        thread.loop(),
+        EtcdLinkOptions{.connect = [this](Loop&) { return calls_->Client(); },
+                        .prefix = prefix_,
+                        .hello = hello,
+                        .seed = seed,
+                        .entropy = [this] { return system_.Seed(); }},
+        listener);
+  }
+
+  std::shared_ptr<Store> StoreOf(const Push& assignment) override {
+    const wire::EtcdKeys keys(prefix_, etcd_.run_id);
+    // The name of the round's plan: an etcd that is restored from older data may complete a round
+    // of the same number again. Leaders of earlier versions send no name.
+    const std::string round = assignment.who.empty() ? Concat(assignment.round) : assignment.who;
+    return OpenEtcdStore(calls_, Concat(keys.Store(), round), etcd_.join_timeout,
+                         static_cast<int64_t>(assignment.token));
+  }
+
+  const EtcdRendezvousOptions etcd_;
+  const EtcdConnector connect_;
+  const std::string prefix_;
+  std::shared_ptr<EtcdCalls> calls_;  ///< For the link and for the stores of all rounds.
+};
+
 }  // namespace
 
 EtcdRendezvousOptions EtcdRendezvousOptions::From(const RendezvousParameters& parameters) {
@@ -46,38 +93,9 @@ void EtcdRendezvousOptions::Validate() const {
   MustBeRoundOptions(*this, 0s);  // a lease has its own grace
 }
 
-EtcdHandler::EtcdHandler(EtcdRendezvousOptions options, EtcdConnector connect, System& system)
-    : SessionHandler(HandlerOptions(options, system), system),
-      etcd_(std::move(options)),
-      connect_(std::move(connect)),
-      prefix_(etcd_.etcd.prefix.empty() ? EtcdRendezvousOptions::kDefaultPrefix
-                                        : std::string_view(etcd_.etcd.prefix)) {}
-
-LoopThread* EtcdHandler::SharedThread() {
-  calls_ = std::make_shared<EtcdCalls>(connect_, system_);
-  return &calls_->thread();
-}
-
-std::unique_ptr<RendezvousLink> EtcdHandler::MakeLink(LoopThread& thread, const Hello& hello,
-                                                      uint64_t seed,
-                                                      RendezvousLinkListener& listener) {
-  return std::make_unique<EtcdLink>(
-      thread.loop(),
-      EtcdLinkOptions{.connect = [this](Loop&) { return calls_->Client(); },
-                      .prefix = prefix_,
-                      .hello = hello,
-                      .seed = seed,
-                      .entropy = [this] { return system_.Seed(); }},
-      listener);
-}
-
-std::shared_ptr<Store> EtcdHandler::StoreOf(const Push& assignment) {
-  const wire::EtcdKeys keys(prefix_, etcd_.run_id);
-  // The name of the round's plan: an etcd that is restored from older data may complete a round of
-  // the same number again. Leaders of earlier versions send no name.
-  const std::string round = assignment.who.empty() ? Concat(assignment.round) : assignment.who;
-  return std::make_shared<EtcdStore>(calls_, Concat(keys.Store(), round), etcd_.join_timeout,
-                                     static_cast<int64_t>(assignment.token));
+RendezvousHandlerPtr CreateEtcdHandler(EtcdRendezvousOptions options, EtcdConnector connect,
+                                       System& system) {
+  return std::make_unique<EtcdHandler>(std::move(options), std::move(connect), system);
 }
 
 }  // namespace muster

@@ -85,18 +85,13 @@ std::string NormalPrefix(std::string_view prefix) {
   return std::string(prefix);
 }
 
-/// The option as text; empty if it is not given.
-std::string TextOption(const RendezvousParameters& parameters, std::string_view key) {
+/// The option as text, under one of its names; empty if it is not given.
+std::string TextOption(const RendezvousParameters& parameters, std::string_view key,
+                       std::string_view also = "") {
   std::string text;
   const std::optional<ConfigValue> given = parameters.Get(key);
   if (given && !std::holds_alternative<std::monostate>(*given)) TakeText(parameters, key, text);
-  return text;
-}
-
-/// The option under either of its names.
-std::string TextOption(const RendezvousParameters& parameters, std::string_view key,
-                       std::string_view also) {
-  std::string text = TextOption(parameters, key);
+  if (also.empty()) return text;
   const std::string other = TextOption(parameters, also);
   if (!text.empty() && !other.empty() && text != other) {
     throw std::invalid_argument(Concat("Rendezvous options '", key, "' and '", also,

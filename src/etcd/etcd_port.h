@@ -105,6 +105,11 @@ inline bool OnlyReads(const EtcdTransaction& transaction) {
 inline constexpr size_t kEtcdOperationsMax = 128;
 inline constexpr size_t kEtcdRequestBytesMax = 1'536 * 1'024;
 
+/// How long the rendezvous waits for an answer, and its pauses between attempts.
+inline constexpr Duration kEtcdPatience = 5s;
+inline constexpr Duration kEtcdFirstPause = 20ms;
+inline constexpr Duration kEtcdLongestPause = 1s;
+
 struct EtcdAnswer {
   bool held = false;     ///< Whether the conditions held.
   int64_t revision = 0;  ///< The store's revision after this transaction.

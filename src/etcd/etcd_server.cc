@@ -81,8 +81,6 @@ bool MakeFolder(const fs::path& folder) {
 
 }  // namespace
 
-std::string EtcdServer::Member::endpoint() const { return Concat("localhost:", client_port); }
-
 /// Whether the member is healthy, which needs a leader. If another etcd has its client port, that
 /// one answers; but only this member serves its peer port, and only if it has both ports.
 bool EtcdServer::Member::IsHealthy(Instant deadline) const {
@@ -131,16 +129,16 @@ void EtcdServer::StartMember(size_t index, const std::string& cluster) {
   member.log = (folder / "etcd.log").string();
   const std::string client = Concat("http://127.0.0.1:", member.client_port);
   const std::string peer = Concat("http://127.0.0.1:", member.peer_port);
-  const std::string data = (folder / "data").string();
-  std::vector<std::string> command = {BinaryOf(options_), "--name", name, "--data-dir", data};
+  std::vector<std::string> command = {BinaryOf(options_)};
   for (const auto& [flag, value] : std::initializer_list<std::pair<const char*, std::string>>{
+           {"--name", name},
+           {"--data-dir", (folder / "data").string()},
            {"--listen-client-urls", client},
            {"--advertise-client-urls", "http://" + member.endpoint()},
            {"--listen-peer-urls", peer},
            {"--initial-advertise-peer-urls", peer},
            {"--initial-cluster", cluster}})
     command.insert(command.end(), {flag, value});
-  command.insert(command.end(), options_.flags.begin(), options_.flags.end());
   Result<std::unique_ptr<KeptChild>> process = KeptChild::Start(command, member.log);
   if (!process) {
     throw std::runtime_error(Concat(process.error().message,

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/text.h"
 #include "base/time.h"
 #include "os/posix/kept_child.h"
 
@@ -27,8 +28,6 @@ struct EtcdServerOptions {
   int members = 1;
   /// Of the first member; 0: a free port. The others get free ports.
   uint16_t port = 0;
-  /// Additional flags of etcd, for all members.
-  std::vector<std::string> flags{};
 };
 
 /// One thread at a time.
@@ -61,7 +60,7 @@ class EtcdServer {
     std::string log{};
     std::unique_ptr<KeptChild> process{};
 
-    std::string endpoint() const;
+    std::string endpoint() const { return Concat("localhost:", client_port); }
     bool IsHealthy(Instant deadline) const;
   };
 

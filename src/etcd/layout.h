@@ -8,11 +8,15 @@
 // each key has one name, no queue's name begins another's, and etcd sorts elements by number.
 #pragma once
 
+#include <charconv>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 
+#include "base/percent.h"
+#include "base/text.h"
 #include "etcd/etcd_port.h"
 
 namespace muster {
@@ -20,24 +24,61 @@ namespace muster {
 class EtcdLayout {
  public:
   /// `prefix` is printable, without a slash at its end.
-  explicit EtcdLayout(std::string_view prefix);
+  explicit EtcdLayout(std::string_view prefix)
+      : values_(Concat(prefix, "/keys/")),
+        queues_(Concat(prefix, "/queues/")),
+        tails_(Concat(prefix, "/tails/")) {}
 
-  std::string ValueOf(std::string_view key) const;
+  std::string ValueOf(std::string_view key) const { return Concat(values_, NameOf(key)); }
   /// All values.
-  EtcdRange Values() const;
+  EtcdRange Values() const { return EtcdPrefix(values_); }
   /// The key whose value this is; nullopt: none.
-  std::optional<std::string> KeyOfValue(std::string_view etcd_key) const;
+  std::optional<std::string> KeyOfValue(std::string_view etcd_key) const {
+    if (!etcd_key.starts_with(values_)) return std::nullopt;
+    return KeyOf(etcd_key.substr(values_.size()));
+  }
 
-  EtcdRange QueueOf(std::string_view key) const;
-  std::string ElementOf(std::string_view key, uint64_t number) const;
-  std::string TailOf(std::string_view key) const;
+  EtcdRange QueueOf(std::string_view key) const {
+    return EtcdPrefix(Concat(queues_, NameOf(key), kBeforeNumber));
+  }
+  std::string ElementOf(std::string_view key, uint64_t number) const {
+    const std::string digits = Concat(number);
+    return Concat(queues_, NameOf(key), kBeforeNumber, std::string(kDigits - digits.size(), '0'),
+                  digits);
+  }
+  std::string TailOf(std::string_view key) const { return Concat(tails_, NameOf(key)); }
   /// The key of the queue that has this element; nullopt: not an element.
-  std::optional<std::string> KeyOfElement(std::string_view etcd_key) const;
+  std::optional<std::string> KeyOfElement(std::string_view etcd_key) const {
+    const size_t end = etcd_key.rfind(kBeforeNumber);
+    if (!etcd_key.starts_with(queues_) || end == std::string_view::npos || end < queues_.size())
+      return std::nullopt;
+    return KeyOf(etcd_key.substr(queues_.size(), end - queues_.size()));
+  }
 
   /// The number of an element; nullopt: not an element.
-  std::optional<uint64_t> NumberOf(std::string_view etcd_key) const;
+  std::optional<uint64_t> NumberOf(std::string_view etcd_key) const {
+    if (!KeyOfElement(etcd_key)) return std::nullopt;
+    const std::string_view digits = etcd_key.substr(etcd_key.rfind(kBeforeNumber) + 1);
+    const char* const last = digits.data() + digits.size();
+    uint64_t number = 0;
+    const auto [end, failure] = std::from_chars(digits.data(), last, number);
+    if (digits.size() != kDigits || failure != std::errc() || end != last) return std::nullopt;
+    return number;
+  }
 
  private:
+  static constexpr char kBeforeNumber = '#';
+  static constexpr size_t kDigits = 20;  // of the largest number of 64 bits
+
+  static bool IsPlain(char c) { return c > ' ' && c <= '~' && c != '%' && c != kBeforeNumber; }
+  static std::string NameOf(std::string_view key) { return PercentEncoded(key, &IsPlain); }
+  /// nullopt: it is not such a name.
+  static std::optional<std::string> KeyOf(std::string_view name) {
+    auto key = PercentDecoded(name);
+    if (key && NameOf(*key) != name) return std::nullopt;
+    return key;
+  }
+
   const std::string values_;
   const std::string queues_;
   const std::string tails_;

@@ -4,7 +4,6 @@
 #include <functional>
 #include <utility>
 
-#include "base/assert.h"
 #include "base/planted.h"
 #include "base/prng.h"
 #include "base/probe.h"
@@ -17,9 +16,6 @@ namespace {
 using Stage = Push::Kind;
 using Request = wire::EtcdMember::Request;
 
-constexpr Duration kPatience = 5s;
-constexpr Duration kFirstPause = 20ms;
-constexpr Duration kLongestPause = 1s;
 constexpr Duration kStatusPause = 500ms;
 
 // What Read() reads, in this order.
@@ -41,17 +37,16 @@ bool HasLeft(const wire::EtcdNotice& notice, int64_t round) {
 
 }  // namespace
 
-EtcdLeader::EtcdLeader(Etcd& etcd, Loop& loop, EtcdLeaderOptions options, Owner& owner)
+EtcdLeader::EtcdLeader(Etcd& etcd, Loop& loop, const EtcdLinkOptions& options, EtcdPair fence,
+                       uint64_t seed, Owner& owner)
     : etcd_(etcd),
       loop_(loop),
-      options_(std::move(options)),
+      options_(options),
+      fence_(std::move(fence)),
+      seed_(seed),
       owner_(owner),
-      prng_(options_.seed),
-      backoff_(kFirstPause, kLongestPause, prng_.Next()) {}
-
-EtcdLeader::~EtcdLeader() = default;
-
-void EtcdLeader::Start() { Read(); }
+      prng_(seed_),
+      backoff_(kEtcdFirstPause, kEtcdLongestPause, prng_.Next()) {}
 
 // ----------------------------------------------------------------------------------------------
 // taking over
@@ -74,11 +69,11 @@ void EtcdLeader::Read() {
   by_key_.clear();
   leftovers_.clear();
   status_.clear();
-  etcd_.Commit({.conditions = fence_.Conditions(),
+  etcd_.Commit({.conditions = IfLeading(fence_),
                 .then = {EtcdGet(keys_.Run()), EtcdGet(EtcdPrefix(keys_.Plans())),
                          EtcdGet(EtcdPrefix(keys_.Members())), EtcdGet(EtcdPrefix(keys_.Notices())),
                          EtcdGet(keys_.Turn())}},
-               kPatience, lifetime_.Guard(std::bind_front(&EtcdLeader::OnRead, this)));
+               kEtcdPatience, lifetime_.Guard(std::bind_front(&EtcdLeader::OnRead, this)));
 }
 
 void EtcdLeader::OnRead(Result<EtcdAnswer> answer) {
@@ -91,25 +86,21 @@ void EtcdLeader::OnRead(Result<EtcdAnswer> answer) {
   record_ = {.settings = record_.settings, .round = record_.round};
   is_recorded_ = found != nullptr || record_.round >= 0;
   if (found != nullptr) {
-    auto record = wire::ReadEtcdRun(keys_.Run(), found->value);
+    auto record = wire::Read<wire::EtcdRun>(keys_.Run(), found->value);
     if (!record) return owner_.OnBroken(record.error());
     record_ = std::move(*record);
     run_lease_ = found->lease;
   }
-  KeepRun();
-}
-
-// The keys of the run are under a lease that each leader keeps alive.
-void EtcdLeader::KeepRun() {
+  // The keys of the run are under a lease that each leader keeps alive.
   if (run_lease_ == 0) {
-    etcd_.Grant(options_.run_kept, kPatience, lifetime_.Guard([this](Result<EtcdLease> lease) {
+    etcd_.Grant(options_.run_kept, kEtcdPatience, lifetime_.Guard([this](Result<EtcdLease> lease) {
       if (!lease) return Retry(lease.error(), [this] { Read(); });
       run_lease_ = lease->id;
       Begin(lease->ttl);
     }));
     return;
   }
-  etcd_.KeepAlive(run_lease_, kPatience, lifetime_.Guard([this](Result<Duration> left) {
+  etcd_.KeepAlive(run_lease_, kEtcdPatience, lifetime_.Guard([this](Result<Duration> left) {
     if (left) return Begin(*left);
     if (left.error().code == Code::kNotFound) return LoseRun();
     Retry(left.error(), [this] { Read(); });
@@ -133,7 +124,7 @@ bool EtcdLeader::IsStale() const {
 Result<std::vector<wire::EtcdPlace>> EtcdLeader::LastRound() const {
   std::vector<wire::EtcdPlace> places;
   int64_t parts = 0;
-  const std::string prefix = Concat(keys_.Plans(), record_.plan, "/");
+  const std::string prefix = keys_.Plan(record_.plan);
   for (const EtcdPair& pair : read_->results[kPlans].pairs) {
     if (!pair.key.starts_with(prefix)) continue;
     MUSTER_TRY(auto more, wire::ReadPlan(pair.key, pair.value));
@@ -165,7 +156,7 @@ Result<std::vector<wire::EtcdPlace>> EtcdLeader::LastRound() const {
 Status EtcdLeader::ResumeRun(Instant now, Pushes& out) {
   const bool stale = IsStale();
   if (stale) MUSTER_ETCD_PROBE("a run began after an earlier one of its name was closed");
-  ResumedRun resumed{.id = options_.run_id,
+  ResumedRun resumed{.id = options_.hello.run_id,
                      .settings = record_.settings,
                      .settings_of = record_.settings_of,
                      .round = record_.round,
@@ -177,7 +168,7 @@ Status EtcdLeader::ResumeRun(Instant now, Pushes& out) {
   if (stale) record_.closed = false, record_.closed_by.clear();
   MUSTER_TRY(const auto places, LastRound());
   for (const wire::EtcdPlace& place : places) {
-    ResumedRun::Member member{.hello = {.run_id = options_.run_id, .node = place.node},
+    ResumedRun::Member member{.hello = {.run_id = options_.hello.run_id, .node = place.node},
                               .rank = place.rank};
     const auto found = members_.find(place.session);
     if (found != members_.end() && HasLeft(found->second.notice, record_.round)) {
@@ -197,7 +188,7 @@ Status EtcdLeader::ResumeRun(Instant now, Pushes& out) {
       const std::string key = keys_.Notice(place.node);
       const auto notice = std::ranges::find(notices, key, &EtcdPair::key);
       if (notice != notices.end()) {
-        const auto last = wire::ReadEtcdNotice(key, notice->value);
+        const auto last = wire::Read<wire::EtcdNotice>(key, notice->value);
         const bool had_left = last && last->session == place.session &&
                               last->place.round == record_.round &&
                               last->stage.kind != Stage::kComplete;
@@ -225,25 +216,24 @@ void EtcdLeader::ResumeMember(Member& member, Instant now, Pushes& out) {
 
 void EtcdLeader::Begin(Duration run_ttl) {
   keeper_ = loop_.Every(run_ttl / 3, [this] {
-    etcd_.KeepAlive(run_lease_, kPatience, lifetime_.Guard([this](Result<Duration> left) {
+    etcd_.KeepAlive(run_lease_, kEtcdPatience, lifetime_.Guard([this](Result<Duration> left) {
       if (!left && left.error().code == Code::kNotFound) LoseRun();
     }));
   });
   const Instant now = loop_.Now();
   std::function<uint64_t()> entropy = options_.entropy;
-  if (!entropy) entropy = [prng = Prng(options_.seed)]() mutable { return prng.Next(); };
+  if (!entropy) entropy = [prng = Prng(seed_)]() mutable { return prng.Next(); };
   coordinator_.emplace(CoordinatorOptions{.entropy = entropy, .judges_silence = false});
-  EtcdOutbox::Owner& owner = *this;
   const EtcdPair* const turn = read_->Pair(kTurn);
   outbox_.emplace(etcd_, loop_, fence_,
                   EtcdTurn{.key = keys_.Turn(),
                            .changed = turn == nullptr ? 0 : turn->changed,
-                           .name = Concat(options_.epoch, "-", ++outboxes_),
+                           .name = Concat(fence_.created, "-", ++outboxes_),
                            .lease = run_lease_},
-                  prng_.Next(), owner);
+                  prng_.Next(), std::bind_front(&EtcdLeader::OnWrite, this));
   for (const EtcdPair& pair : read_->results[kMembers].pairs) ReadMember(pair);
   for (const EtcdPair& pair : read_->results[kNotices].pairs) {
-    const auto notice = wire::ReadEtcdNotice(pair.key, pair.value);
+    const auto notice = wire::Read<wire::EtcdNotice>(pair.key, pair.value);
     const auto its = notice ? members_.find(notice->session) : members_.end();
     if (its != members_.end()) {
       its->second.notice = *notice;
@@ -252,7 +242,7 @@ void EtcdLeader::Begin(Duration run_ttl) {
       leftovers_.insert(pair.key);
     }
   }
-  const std::string plan = Concat(keys_.Plans(), record_.plan, "/");
+  const std::string plan = keys_.Plan(record_.plan);
   for (const EtcdPair& pair : read_->results[kPlans].pairs) {
     if (!pair.key.starts_with(plan)) leftovers_.insert(pair.key);  // of an earlier leader
   }
@@ -272,7 +262,7 @@ void EtcdLeader::Begin(Duration run_ttl) {
   watch_ = etcd_.Watch(EtcdPrefix(keys_.Members()), read_->revision + 1, *this);
   read_.reset();
   // The waiting nodes were resumed one after the other. Report their final number only.
-  const Coordinator::Run* run = coordinator_->Find(options_.run_id);
+  const Coordinator::Run* run = coordinator_->Find(options_.hello.run_id);
   for (Push& push : out) {
     if (push.kind == Push::Kind::kNodesWaiting) push.count = std::ssize(run->state.wait_list);
   }
@@ -328,7 +318,7 @@ void EtcdLeader::Deliver(const Pushes& pushes) {
   std::set<Member*> changed;
   std::vector<wire::EtcdPlace> round;
   const Push* completed = nullptr;
-  const Coordinator::Run* run = coordinator_->Find(options_.run_id);
+  const Coordinator::Run* run = coordinator_->Find(options_.hello.run_id);
   for (const Push& push : pushes) {
     const auto found = members_.find(static_cast<int64_t>(push.to));
     if (found == members_.end()) continue;  // removed since then
@@ -361,22 +351,21 @@ void EtcdLeader::CommitRound(const std::vector<wire::EtcdPlace>& places, const P
   record_.port = any.port;
   // In an etcd that is restored from older data, revisions come twice. The random number at the end
   // keeps the names of plans, and with them the stores of rounds, unique.
-  record_.plan = Concat(any.round, "-", options_.epoch, "-", outboxes_, "-", prng_.Next());
+  record_.plan = Concat(any.round, "-", fence_.created, "-", outboxes_, "-", prng_.Next());
   const std::vector<std::string> parts = wire::WritePlan(places);
   record_.parts = static_cast<int64_t>(parts.size());
   outbox_->Seal();
   for (size_t i = 0; i < parts.size(); ++i)
     outbox_->Put(keys_.Plan(record_.plan, i), parts[i], run_lease_);
   CommitRun();
-  if (!record_.last_plan.empty())
-    outbox_->Delete(EtcdPrefix(Concat(keys_.Plans(), record_.last_plan, "/")));
+  if (!record_.last_plan.empty()) outbox_->Delete(EtcdPrefix(keys_.Plan(record_.last_plan)));
   for (const std::string& key : std::exchange(leftovers_, {})) outbox_->Delete({.begin = key});
   // A slow node may still read the store of the last round.
   if (!before_last.empty()) outbox_->Delete(EtcdPrefix(Concat(keys_.Store(), before_last, "/")));
 }
 
 void EtcdLeader::CommitRun() {
-  const Coordinator::Run& run = *coordinator_->Find(options_.run_id);
+  const Coordinator::Run& run = *coordinator_->Find(options_.hello.run_id);
   record_.settings = run.settings;
   record_.settings_of = run.settings_of;
   record_.closed = run.state.closed;
@@ -416,19 +405,22 @@ void EtcdLeader::Tick() {
 
 void EtcdLeader::WriteStatus() {
   if (!coordinator_) return;
-  const auto report = coordinator_->Report(options_.run_id, kNamesInMessage, loop_.Now());
+  const auto report = coordinator_->Report(options_.hello.run_id, kNamesInMessage, loop_.Now());
   if (!report) return;
-  std::string status = wire::WriteStatus(*report);
+  std::string status = wire::Write(*report);
   if (status == status_) return;
   status_ = status;
   outbox_->Put(keys_.Status(), std::move(status), run_lease_);
 }
 
-void EtcdLeader::OnDeposed() { owner_.OnDeposed(); }
-
-void EtcdLeader::OnOvertaken() { Read(); }
-
-void EtcdLeader::OnWriteFailed(const Error& why) {
+void EtcdLeader::OnWrite(const Status& status) {
+  if (status) {
+    has_written_ = true;
+    return;
+  }
+  const Error& why = status.error();
+  if (why.code == Code::kClosed) return owner_.OnDeposed();
+  if (why.code == Code::kConflict) return Read();
   if (why.code == Code::kNotFound) return LoseRun();
   // Probably not permitted. If earlier writes were, etcd may be full: a running round continues
   // without this leader.

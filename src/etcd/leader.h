@@ -27,19 +27,18 @@
 
 namespace muster {
 
-struct EtcdLeaderOptions {
-  wire::EtcdKeys keys;
-  std::string run_id;
-  Node node;                 ///< The node that leads.
-  int64_t epoch = 0;         ///< The revision at which the leader's key was created,
-  std::string value;         ///< and its value.
+/// Of a node: for its link, and for the leader that it may become.
+struct EtcdLinkOptions {
+  EtcdConnector connect;
+  std::string prefix = "/muster";
+  Hello hello;               ///< The link itself sets `resume` and `round`.
   Duration run_kept = 600s;  ///< How long the keys of the run are kept after its last node.
   uint64_t seed = 0;
   /// Unpredictable numbers, for tokens; unset: drawn from the seed, for simulations.
   std::function<uint64_t()> entropy{};
 };
 
-class EtcdLeader final : private EtcdWatcher, private EtcdOutbox::Owner {
+class EtcdLeader final : private EtcdWatcher {
  public:
   /// On the loop's thread. OnDeposed() and OnBroken() may destroy the leader.
   class Owner {
@@ -52,10 +51,11 @@ class EtcdLeader final : private EtcdWatcher, private EtcdOutbox::Owner {
     virtual void OnLeaderTrouble(const std::string& why) = 0;
   };
 
-  EtcdLeader(Etcd& etcd, Loop& loop, EtcdLeaderOptions options, Owner& owner);
-  ~EtcdLeader() override;
+  /// Leads as long as the leader's key is `fence`. All references outlive this.
+  EtcdLeader(Etcd& etcd, Loop& loop, const EtcdLinkOptions& options, EtcdPair fence, uint64_t seed,
+             Owner& owner);
 
-  void Start();
+  void Start() { Read(); }
 
  private:
   struct Member {
@@ -71,7 +71,6 @@ class EtcdLeader final : private EtcdWatcher, private EtcdOutbox::Owner {
   // --- Taking over
   void Read();
   void OnRead(Result<EtcdAnswer> answer);
-  void KeepRun();
   void LoseRun();
   void Begin(Duration run_ttl);
   Result<std::vector<wire::EtcdPlace>> LastRound() const;
@@ -104,16 +103,14 @@ class EtcdLeader final : private EtcdWatcher, private EtcdOutbox::Owner {
   void ArmTimers();
   void WriteStatus();
 
-  void OnDeposed() override;
-  void OnOvertaken() override;
-  void OnWriteFailed(const Error& why) override;
-  void OnWritten() override { has_written_ = true; }
+  void OnWrite(const Status& status);
 
   Etcd& etcd_;
   Loop& loop_;
-  const EtcdLeaderOptions options_;
-  const wire::EtcdKeys& keys_ = options_.keys;
-  const EtcdFence fence_{keys_.Leader(), options_.epoch, options_.value};
+  const EtcdLinkOptions& options_;
+  const wire::EtcdKeys keys_{options_.prefix, options_.hello.run_id};
+  const EtcdPair fence_;
+  const uint64_t seed_;
   Owner& owner_;
   std::optional<EtcdAnswer> read_;  // while taking over
   std::optional<Coordinator> coordinator_;

@@ -9,16 +9,8 @@
 
 namespace muster {
 
-namespace {
-
-using Request = wire::EtcdMember::Request;
-
-constexpr Duration kPatience = 5s;
-
-}  // namespace
-
 EtcdLeader::Member* EtcdLeader::ReadMember(const EtcdPair& pair) {
-  auto record = wire::ReadEtcdMember(pair.key, pair.value);
+  auto record = wire::Read<wire::EtcdMember>(pair.key, pair.value);
   if (record && pair.key != keys_.Member(record->hello.node))
     record = Error{Code::kProtocol, Concat(pair.key, ": the record of another node")};
   if (!record) {
@@ -29,7 +21,7 @@ EtcdLeader::Member* EtcdLeader::ReadMember(const EtcdPair& pair) {
   by_key_[pair.key] = pair.created;
   Member& member = members_[pair.created];
   member.record = std::move(*record);
-  member.record.hello.run_id = options_.run_id;
+  member.record.hello.run_id = options_.hello.run_id;
   member.changed = pair.changed;
   member.key.session = SessionId{static_cast<uint64_t>(pair.created)};
   member.key.round = member.record.hello.round;
@@ -51,7 +43,7 @@ void EtcdLeader::OpenSession(Member& member, Instant now, Pushes& out) {
   // Without a session, the refusal answers its request.
   if (member.key.token == 0) member.notice.serial = member.record.serial;
   // The run may have been closed for this node, which may not have received that.
-  const Coordinator::Run* run = coordinator_->Find(options_.run_id);
+  const Coordinator::Run* run = coordinator_->Find(options_.hello.run_id);
   if (member.key.token != 0 && run->state.closed) {
     out.push_back({.to = member.key.session,
                    .kind = Push::Kind::kClosed,
@@ -62,7 +54,7 @@ void EtcdLeader::OpenSession(Member& member, Instant now, Pushes& out) {
 
 // A node whose settings differ can lead while the dead members' leases run out; it is no member.
 bool EtcdLeader::IsMember() const {
-  const auto key = by_key_.find(keys_.Member(options_.node));
+  const auto key = by_key_.find(keys_.Member(options_.hello.node));
   return key != by_key_.end() && members_.at(key->second).key.token != 0;
 }
 
@@ -71,9 +63,10 @@ void EtcdLeader::OnRequest(Member& member, Instant now, Pushes& out) {
   const wire::EtcdMember& record = member.record;
   if (record.serial != member.processed) {
     member.processed = member.notice.serial = record.serial;
-    if (record.request == Request::kJoin)
+    if (record.request == wire::EtcdMember::Request::kJoin)
       coordinator_->Join(member.key, record.join_timeout, now, out);
-    if (record.request == Request::kLeave) coordinator_->Leave(member.key, now, out);
+    if (record.request == wire::EtcdMember::Request::kLeave)
+      coordinator_->Leave(member.key, now, out);
   }
   if (record.closes && !member.closes) {
     member.closes = true;
@@ -132,9 +125,9 @@ void EtcdLeader::OnTrouble(const std::string& why) {
 void EtcdLeader::Resync() {
   watch_.reset();
   retry_.reset();
-  etcd_.Commit({.conditions = fence_.Conditions(),
+  etcd_.Commit({.conditions = IfLeading(fence_),
                 .then = {EtcdGet(EtcdPrefix(keys_.Members())), EtcdGet(keys_.Turn())}},
-               kPatience, lifetime_.Guard(std::bind_front(&EtcdLeader::OnResync, this)));
+               kEtcdPatience, lifetime_.Guard(std::bind_front(&EtcdLeader::OnResync, this)));
 }
 
 void EtcdLeader::OnResync(Result<EtcdAnswer> answer) {

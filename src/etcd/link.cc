@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/assert.h"
-#include "base/planted.h"
 #include "base/probe.h"
 #include "base/text.h"
 
@@ -14,11 +13,8 @@ namespace muster {
 
 namespace {
 
-constexpr Duration kPatience = 5s;
 constexpr Duration kRevokePatience = 1s;  // the lease ends by itself, too
-constexpr Duration kFirstPause = 20ms;
-constexpr Duration kLongestPause = 1s;
-constexpr Duration kTtlMin = 2s;  // etcd's own floor
+constexpr Duration kTtlMin = 2s;          // etcd's own floor
 constexpr size_t kOwnLeasesMax = 1'000;
 
 // Whole seconds, as etcd counts them.
@@ -56,7 +52,7 @@ void EtcdLink::Grant() {
   step_ = Step::kConnecting;
   lifetime_.Renew();
   const Instant asked_at = loop_.Now();
-  etcd_->Grant(TtlOf(options_.hello.settings), kPatience,
+  etcd_->Grant(TtlOf(options_.hello.settings), kEtcdPatience,
                lifetime_.Guard([this, asked_at](Result<EtcdLease> lease) {
                  if (lease) return Register(asked_at, *lease);
                  if (lease.error().code == Code::kInvalid) return Fail(lease.error());
@@ -73,7 +69,7 @@ void EtcdLink::Register(Instant asked_at, const EtcdLease& lease) {
   etcd_->Commit({.conditions = {IfCreatedAt(my_key_, 0)},
                  .then = {PutRecord(), EtcdGet(keys_.Leader())},
                  .otherwise = {EtcdGet(my_key_)}},
-                kPatience, lifetime_.Guard(std::bind_front(&EtcdLink::OnRegistered, this)));
+                kEtcdPatience, lifetime_.Guard(std::bind_front(&EtcdLink::OnRegistered, this)));
 }
 
 void EtcdLink::OnRegistered(Result<EtcdAnswer> answer) {
@@ -108,9 +104,8 @@ void EtcdLink::OnRegistered(Result<EtcdAnswer> answer) {
   backoff_.reset();
   troubled_ = false;
   leader_gone_at_ = 0;
-  notice_watch_.Begin(keys_.Notice(options_.hello.node), session_ + 1);
-  leader_watch_.Begin(keys_.Leader(), session_ + 1);
-  Renew(lease_until_);
+  Watch(session_ + 1);
+  AwaitExpiry();
   const Duration period = std::min(ttl_ / 4, options_.hello.settings.keep_alive_interval);
   keeper_ = loop_.Every(period, [this] { KeepAlive(); });
   // etcd granted the lease or registered us late: it may end before the first tick.
@@ -126,12 +121,6 @@ void EtcdLink::OnRegistered(Result<EtcdAnswer> answer) {
 
 void EtcdLink::Opened() {
   owner_.OnPush({.kind = Push::Kind::kOpened, .addr = options_.hello.node.addr});
-}
-
-void EtcdLink::Renew(Instant until) {
-  lease_until_ = until;
-  if (IsOver()) return;
-  if (!expiry_) AwaitExpiry();
 }
 
 // Armed again only when it fires: most leases are renewed long before.
@@ -156,12 +145,13 @@ void EtcdLink::KeepAlive() {
                    lifetime_.Guard([this, asked_at](Result<Duration> left) {
                      if (left) {
                        Recovered();
-                       Renew(std::max(lease_until_, asked_at + *left));
+                       lease_until_ = std::max(lease_until_, asked_at + *left);
+                       IsOver();  // the answer may have come too late
                      } else if (left.error().code == Code::kNotFound) {
                        MUSTER_ETCD_PROBE("etcd reported that a node's lease had ended");
                        LoseLease("its lease is over");
                      } else {
-                       OnTrouble(left.error().message);
+                       ReportTrouble(left.error().message);
                      }
                    }));
 }
@@ -169,8 +159,7 @@ void EtcdLink::KeepAlive() {
 void EtcdLink::StopTimers() {
   lifetime_.Renew();
   leader_.reset();
-  notice_watch_.End();
-  leader_watch_.End();
+  Unwatch();
   keeper_.reset();
   expiry_.reset();
   campaign_.reset();
@@ -194,7 +183,7 @@ void EtcdLink::LoseLease(const std::string& why) {
 
 void EtcdLink::RetryLater(const std::string& why) {
   step_ = Step::kConnecting;
-  if (!backoff_) backoff_.emplace(kFirstPause, kLongestPause, prng_.Next());
+  if (!backoff_) backoff_.emplace(kEtcdFirstPause, kEtcdLongestPause, prng_.Next());
   Later(retry_, backoff_->Next(), &EtcdLink::Grant);
   owner_.OnTrouble(why);
 }
@@ -206,7 +195,7 @@ void EtcdLink::Later(std::unique_ptr<Timer>& timer, Duration pause, void (EtcdLi
   });
 }
 
-Duration EtcdLink::ShortPause() { return kFirstPause + Duration(prng_.Below(100'000'000)); }
+Duration EtcdLink::ShortPause() { return kEtcdFirstPause + Duration(prng_.Below(100'000'000)); }
 
 // Even a lease that etcd has confirmed as ended can exist again after a backup was restored.
 int64_t EtcdLink::AbandonLease() {
@@ -224,7 +213,7 @@ bool EtcdLink::Shutdown(std::function<void()> done) {
   StopTimers();
   step_ = Step::kStopped;
   if (lease_ == 0) return false;
-  etcd_->Revoke(AbandonLease(), kPatience,
+  etcd_->Revoke(AbandonLease(), kEtcdPatience,
                 lifetime_.Guard([done = std::move(done)](const Status&) { done(); }));
   return true;
 }
@@ -278,14 +267,12 @@ void EtcdLink::OnRecordWritten(Result<EtcdAnswer> answer, const Seen& seen) {
   if (!answer) {
     dirty_ = true;
     Later(rewrite_, ShortPause(), &EtcdLink::WriteRecord);
-    return OnTrouble(answer.error().message);
+    return ReportTrouble(answer.error().message);
   }
   seen_.written_at = answer->revision;
   if (!answer->held) {
     const EtcdPair* const found = answer->Pair();
-    if (found == nullptr || found->created != session_ || found->lease != lease_)
-      return LoseLease("its record is gone");
-    if (found->changed < seen.written_at) return OnRollback("its record is an older one");
+    if (IsRecordLost(found, seen)) return;
     MUSTER_ETCD_PROBE("a node's record had been written, and the answer was lost");
     seen_.written_at = found->changed;
     dirty_ = true;
@@ -323,8 +310,10 @@ void EtcdLink::RequestReport(uint32_t) {
     if (!answer) return;
     const EtcdPair* const found = answer->Pair();
     if (found == nullptr) return owner_.OnReport(std::nullopt);
-    auto report = wire::ReadStatus(keys_.Status(), options_.hello.run_id, found->value);
-    if (report) owner_.OnReport(std::move(*report));
+    auto report = wire::Read<RunReport>(keys_.Status(), found->value);
+    if (!report) return;
+    report->id = options_.hello.run_id;
+    owner_.OnReport(std::move(*report));
   });
 }
 
@@ -369,8 +358,8 @@ void EtcdLink::Campaign() {
            const bool hopeless = !answer && answer.error().code == Code::kInvalid;
            if (hopeless && join_) return Fail(answer.error());
            if (!answer) {
-             OnTrouble(answer.error().message);
-             return CampaignSoon(hopeless ? kLongestPause : kCampaignSpread * 10);
+             ReportTrouble(answer.error().message);
+             return CampaignSoon(hopeless ? kEtcdLongestPause : kCampaignSpread * 10);
            }
            if (answer->held) return Lead(answer->revision);
            const EtcdPair* const found = answer->Pair();
@@ -384,17 +373,11 @@ void EtcdLink::Lead(int64_t epoch) {
   MUSTER_ETCD_PROBE("a node was elected");
   campaign_.reset();
   EtcdLeader::Owner& owner = *this;
-  leader_ = std::make_unique<EtcdLeader>(
-      *etcd_, loop_,
-      EtcdLeaderOptions{.keys = keys_,
-                        .run_id = options_.hello.run_id,
-                        .node = options_.hello.node,
-                        .epoch = epoch,
-                        .value = wire::WriteLeader(options_.hello.node, leadership_),
-                        .run_kept = options_.run_kept,
-                        .seed = prng_.Next(),
-                        .entropy = options_.entropy},
-      owner);
+  EtcdPair fence{.key = keys_.Leader(),
+                 .value = wire::WriteLeader(options_.hello.node, leadership_),
+                 .created = epoch};
+  leader_ =
+      std::make_unique<EtcdLeader>(*etcd_, loop_, options_, std::move(fence), prng_.Next(), owner);
   leader_->Start();
 }
 
@@ -403,9 +386,5 @@ void EtcdLink::OnDeposed() {
   KeepAlive();                               // finds out whether our lease has ended
   if (step_ == Step::kOpen) CampaignSoon();  // if not, the key was deleted by hand
 }
-
-void EtcdLink::OnBroken(const Error& why) { Fail(why); }
-
-void EtcdLink::OnLeaderTrouble(const std::string& why) { OnTrouble(why); }
 
 }  // namespace muster

@@ -26,17 +26,7 @@
 
 namespace muster {
 
-struct EtcdLinkOptions {
-  EtcdConnector connect;
-  std::string prefix = "/muster";
-  Hello hello;               ///< The link itself sets `resume` and `round`.
-  Duration run_kept = 600s;  ///< How long the keys of the run are kept after its last node.
-  uint64_t seed = 0;
-  /// Unpredictable numbers, for tokens; unset: drawn from the seed, for simulations.
-  std::function<uint64_t()> entropy{};
-};
-
-class EtcdLink final : public RendezvousLink, private EtcdLeader::Owner {
+class EtcdLink final : public RendezvousLink, private EtcdWatcher, private EtcdLeader::Owner {
  public:
   EtcdLink(Loop& loop, EtcdLinkOptions options, RendezvousLinkListener& owner);
   ~EtcdLink() override;
@@ -69,31 +59,12 @@ class EtcdLink final : public RendezvousLink, private EtcdLeader::Owner {
     int64_t notice_at = 0;   ///< and the last notice; 0: none yet.
   };
 
-  /// One key that this node watches.
-  class KeyWatch final : public EtcdWatcher {
-   public:
-    KeyWatch(EtcdLink& link, void (EtcdLink::*change)(const EtcdChange&))
-        : link_(link), change_(change) {}
-    void Begin(const std::string& key, int64_t revision);
-    void End() { watch_.reset(); }
-
-   private:
-    void OnChanges(const std::vector<EtcdChange>& changes) override;
-    void OnTrouble(const std::string& why) override;
-    void OnEnd(const Error& why) override;
-
-    EtcdLink& link_;
-    void (EtcdLink::*const change_)(const EtcdChange&);
-    std::unique_ptr<EtcdWatch> watch_;
-  };
-
   // --- The lease
   void Grant();
   void Register(Instant asked_at, const EtcdLease& lease);
   void OnRegistered(Result<EtcdAnswer> answer);
   void Opened();
   void KeepAlive();
-  void Renew(Instant until);
   void AwaitExpiry();
   /// Whether the lease has ended; then the place is lost, too. Checked before acting on any message
   /// of etcd, because the machine may just have been resumed.
@@ -126,9 +97,19 @@ class EtcdLink final : public RendezvousLink, private EtcdLeader::Owner {
   /// Reads our record, our notice and the leader key, and watches from there.
   void Refresh();
   void OnRefreshed(const EtcdAnswer& answer, const Seen& seen);
+  /// Whether our record is gone, or older than what this node has seen: the place is then lost,
+  /// too.
+  bool IsRecordLost(const EtcdPair* record, const Seen& seen);
   /// Whether what Refresh() read is older than what this node has seen.
   bool HasRolledBack(const EtcdAnswer& answer, const Seen& seen);
   void OnRollback(const std::string& what);
+
+  // --- The watches of the node's notice and of the leader key
+  void Watch(int64_t revision);
+  void Unwatch();
+  void OnChanges(const std::vector<EtcdChange>& changes) override;
+  void OnTrouble(const std::string& why) override;
+  void OnEnd(const Error& why) override;
 
   // --- The leader's notices
   void OnNotice(const EtcdChange& change);
@@ -136,7 +117,7 @@ class EtcdLink final : public RendezvousLink, private EtcdLeader::Owner {
   void OnPlace(const wire::EtcdNotice& before);
   void OnStage();
   void Refused();
-  void OnTrouble(const std::string& why);
+  void ReportTrouble(const std::string& why);
   void Recovered();
 
   // --- The leader
@@ -146,8 +127,8 @@ class EtcdLink final : public RendezvousLink, private EtcdLeader::Owner {
   void Campaign();
   void Lead(int64_t epoch);
   void OnDeposed() override;
-  void OnBroken(const Error& why) override;
-  void OnLeaderTrouble(const std::string& why) override;
+  void OnBroken(const Error& why) override { Fail(why); }
+  void OnLeaderTrouble(const std::string& why) override { ReportTrouble(why); }
 
   Loop& loop_;
   const EtcdLinkOptions options_;
@@ -187,9 +168,9 @@ class EtcdLink final : public RendezvousLink, private EtcdLeader::Owner {
 
   int64_t round_ = -1;  // the last round with this node
   wire::EtcdNotice received_;
-  std::string notice_;  // the JSON of it
-  KeyWatch notice_watch_{*this, &EtcdLink::OnNotice};
-  KeyWatch leader_watch_{*this, &EtcdLink::OnLeaderKey};
+  std::string notice_;                       // the JSON of it
+  std::unique_ptr<EtcdWatch> notice_watch_;  // there is either both or none
+  std::unique_ptr<EtcdWatch> leader_watch_;
   int64_t leader_gone_at_ = 0;  // the last revision that deleted the leader key
   bool campaigning_ = false;
   std::unique_ptr<Timer> campaign_;

@@ -1,5 +1,4 @@
 // A node in etcd receives its leader's notices, and detects an etcd that has older data.
-#include <algorithm>
 #include <utility>
 
 #include "base/planted.h"
@@ -13,9 +12,6 @@ namespace {
 
 using Stage = Push::Kind;
 
-constexpr Duration kPatience = 5s;
-constexpr Duration kLongestPause = 1s;
-
 // Whether `now` contradicts `before`, an earlier notice of the same session: a later place is of a
 // later round, and answers a later request.
 bool IsUndone(const wire::EtcdNotice& before, const wire::EtcdNotice& now) {
@@ -28,38 +24,45 @@ bool IsUndone(const wire::EtcdNotice& before, const wire::EtcdNotice& now) {
 
 }  // namespace
 
-void EtcdLink::KeyWatch::Begin(const std::string& key, int64_t revision) {
-  watch_ = link_.etcd_->Watch({.begin = key}, revision, *this);
+void EtcdLink::Watch(int64_t revision) {
+  notice_watch_ = etcd_->Watch({.begin = keys_.Notice(options_.hello.node)}, revision, *this);
+  leader_watch_ = etcd_->Watch({.begin = keys_.Leader()}, revision, *this);
 }
 
-void EtcdLink::KeyWatch::OnChanges(const std::vector<EtcdChange>& changes) {
-  if (link_.IsOver()) {
+void EtcdLink::Unwatch() {
+  notice_watch_.reset();
+  leader_watch_.reset();
+}
+
+void EtcdLink::OnChanges(const std::vector<EtcdChange>& changes) {
+  if (IsOver()) {
     MUSTER_ETCD_PROBE("a node received a change after its lease had ended");
     return;
   }
   for (const EtcdChange& change : changes) {
-    if (!watch_) return;  // a change before this one has ended the watch
-    link_.NoteRevision(change.pair.changed);
-    (link_.*change_)(change);
+    if (!notice_watch_) return;  // a change before this one has ended the watches
+    NoteRevision(change.pair.changed);
+    if (change.pair.key == keys_.Leader())
+      OnLeaderKey(change);
+    else
+      OnNotice(change);
   }
 }
 
-// The connection was lost, and etcd may have been restored from older data. The watch could
-// continue at its revision, but that may be a different one now.
-void EtcdLink::KeyWatch::OnTrouble(const std::string& why) {
-  link_.OnTrouble(why);
-  link_.notice_watch_.End();
-  link_.leader_watch_.End();
+// The connection was lost, and etcd may have been restored from older data. The watches could
+// continue at their revision, but that may be a different one now.
+void EtcdLink::OnTrouble(const std::string& why) {
+  ReportTrouble(why);
+  Unwatch();
   // After a pause: new watches have none of their own before their first attempt.
-  link_.Later(link_.retry_, link_.ShortPause(), &EtcdLink::Refresh);
+  Later(retry_, ShortPause(), &EtcdLink::Refresh);
 }
 
 // kNotFound: etcd has compacted the changes since the last one. The present state is enough.
-void EtcdLink::KeyWatch::OnEnd(const Error& why) {
-  watch_.reset();
-  if (why.code != Code::kNotFound) return link_.Fail(why);
+void EtcdLink::OnEnd(const Error& why) {
+  if (why.code != Code::kNotFound) return Fail(why);
   MUSTER_ETCD_PROBE("a node had to read its notice again");
-  link_.Refresh();
+  Refresh();
 }
 
 // ----------------------------------------------------------------------------------------------
@@ -68,7 +71,7 @@ void EtcdLink::KeyWatch::OnEnd(const Error& why) {
 void EtcdLink::Commit(EtcdTransaction transaction,
                       std::function<void(Result<EtcdAnswer>, const Seen&)> then) {
   etcd_->Commit(
-      std::move(transaction), kPatience,
+      std::move(transaction), kEtcdPatience,
       lifetime_.Guard([this, seen = seen_, then = std::move(then)](Result<EtcdAnswer> answer) {
         if (IsOver()) return;
         // Answers may overtake each other: compare with what was seen before the request.
@@ -86,16 +89,23 @@ void EtcdLink::OnRollback(const std::string& what) {
   LoseLease(Concat("etcd has older data than before, restored from a backup: ", what));
 }
 
-// Revisions alone do not show it: others may have written more revisions than were lost.
-bool EtcdLink::HasRolledBack(const EtcdAnswer& answer, const Seen& seen) {
-  if (Planted(Bug::kRestoreUnnoticed)) return false;
-  const EtcdPair* const record = answer.Pair(0);
-  const EtcdPair* const notice = answer.Pair(1);
+bool EtcdLink::IsRecordLost(const EtcdPair* record, const Seen& seen) {
   if (record == nullptr || record->created != session_ || record->lease != lease_) {
     LoseLease("its record is gone");
   } else if (record->changed < seen.written_at) {
     OnRollback("its record is an older one");
-  } else if (seen.notice_at > 0 && notice == nullptr) {
+  } else {
+    return false;
+  }
+  return true;
+}
+
+// Revisions alone do not show it: others may have written more revisions than were lost.
+bool EtcdLink::HasRolledBack(const EtcdAnswer& answer, const Seen& seen) {
+  if (Planted(Bug::kRestoreUnnoticed)) return false;
+  if (IsRecordLost(answer.Pair(0), seen)) return true;
+  const EtcdPair* const notice = answer.Pair(1);
+  if (seen.notice_at > 0 && notice == nullptr) {
     OnRollback("its notice is gone");
   } else if (notice != nullptr && notice->changed < seen.notice_at) {
     OnRollback("its notice is an older one");
@@ -108,23 +118,21 @@ bool EtcdLink::HasRolledBack(const EtcdAnswer& answer, const Seen& seen) {
 }
 
 void EtcdLink::Refresh() {
-  notice_watch_.End();
-  leader_watch_.End();
+  Unwatch();
   Commit({.then = {EtcdGet(my_key_), EtcdGet(keys_.Notice(options_.hello.node)),
                    EtcdGet(keys_.Leader())}},
          [this](Result<EtcdAnswer> answer, const Seen& seen) {
            if (answer) return OnRefreshed(*answer, seen);
            const bool hopeless = answer.error().code == Code::kInvalid;
            if (hopeless && join_) return Fail(answer.error());
-           OnTrouble(answer.error().message);
-           Later(retry_, hopeless ? kLongestPause : ShortPause(), &EtcdLink::Refresh);
+           ReportTrouble(answer.error().message);
+           Later(retry_, hopeless ? kEtcdLongestPause : ShortPause(), &EtcdLink::Refresh);
          });
 }
 
 void EtcdLink::OnRefreshed(const EtcdAnswer& answer, const Seen& seen) {
   if (HasRolledBack(answer, seen)) return;
-  notice_watch_.Begin(keys_.Notice(options_.hello.node), answer.revision + 1);
-  leader_watch_.Begin(keys_.Leader(), answer.revision + 1);
+  Watch(answer.revision + 1);
   const EtcdPair* const leader = answer.Pair(2);
   OnLeaderKey(leader != nullptr
                   ? EtcdChange{.pair = *leader}
@@ -141,7 +149,7 @@ void EtcdLink::OnNotice(const EtcdChange& change) {
   if (change.deleted) return;
   bytes_ += change.pair.value.size();
   ++messages_;
-  const auto notice = wire::ReadEtcdNotice(change.pair.key, change.pair.value);
+  const auto notice = wire::Read<wire::EtcdNotice>(change.pair.key, change.pair.value);
   if (!notice) return Fail(notice.error());
   // In a restored etcd an earlier node of our name may have our session number.
   const bool is_ours =
@@ -239,7 +247,7 @@ void EtcdLink::Refused() {
   owner_.OnPush(refusal);
 }
 
-void EtcdLink::OnTrouble(const std::string& why) {
+void EtcdLink::ReportTrouble(const std::string& why) {
   troubled_ = true;
   owner_.OnTrouble(why);
 }

@@ -1,5 +1,4 @@
 // The public functions that need gRPC.
-#include <functional>
 #include <memory>
 #include <utility>
 
@@ -15,26 +14,14 @@
 
 namespace muster {
 
-namespace {
-
-std::shared_ptr<EtcdCalls> Connect(const EtcdOptions& options) {
-  options.Validate();
-  return ValueOrThrow(EtcdCalls::Open(ConnectorTo(options), ThisProcess()));
-}
-
-}  // namespace
-
-EtcdStore::EtcdStore(const EtcdOptions& options)
-    : EtcdStore(Connect(options), options.prefix.empty() ? kDefaultPrefix : options.prefix,
-                options.timeout) {}
-
 std::shared_ptr<Store> OpenEtcdStore(const EtcdOptions& options) {
-  return std::make_shared<EtcdStore>(options);
+  return OpenEtcdStore(ValueOrThrow(EtcdCalls::Open(ConnectorTo(options), ThisProcess())),
+                       options.prefix.empty() ? "/muster/store" : options.prefix, options.timeout);
 }
 
 RendezvousHandlerPtr CreateEtcdHandler(EtcdRendezvousOptions options) {
   EtcdConnector connect = ConnectorTo(options.etcd);
-  return std::make_unique<EtcdHandler>(std::move(options), std::move(connect), ThisProcess());
+  return CreateEtcdHandler(std::move(options), std::move(connect), ThisProcess());
 }
 
 RendezvousHandlerPtr CreateEtcdHandler(const RendezvousParameters& parameters) {

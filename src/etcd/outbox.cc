@@ -11,9 +11,6 @@ namespace muster {
 
 namespace {
 
-constexpr Duration kPatience = 5s;
-constexpr Duration kFirstPause = 20ms;
-constexpr Duration kLongestPause = 1s;
 // The rest is for keys and framing.
 constexpr size_t kBatchBytesMax = kEtcdRequestBytesMax * 2 / 3;
 
@@ -23,19 +20,19 @@ size_t SizeOf(const EtcdOperation& operation) {
 
 }  // namespace
 
-std::vector<EtcdCondition> EtcdFence::Conditions() const {
-  return {IfCreatedAt(key, created),
-          {.kind = EtcdCondition::Kind::kValueIs, .key = key, .value = value}};
+std::vector<EtcdCondition> IfLeading(const EtcdPair& fence) {
+  return {IfCreatedAt(fence.key, fence.created),
+          {.kind = EtcdCondition::Kind::kValueIs, .key = fence.key, .value = fence.value}};
 }
 
-EtcdOutbox::EtcdOutbox(Etcd& etcd, Loop& loop, EtcdFence fence, EtcdTurn turn, uint64_t seed,
-                       Owner& owner)
+EtcdOutbox::EtcdOutbox(Etcd& etcd, Loop& loop, EtcdPair fence, EtcdTurn turn, uint64_t seed,
+                       OnWrite on_write)
     : etcd_(etcd),
       loop_(loop),
       fence_(std::move(fence)),
       turn_(std::move(turn)),
       seed_(seed),
-      owner_(owner) {}
+      on_write_(std::move(on_write)) {}
 
 EtcdOutbox::Batch& EtcdOutbox::Open() {
   // A batch that is being sent does not change any more.
@@ -80,14 +77,15 @@ void EtcdOutbox::Send() {
   pending_.then.push_back(EtcdPut(turn_.key, Concat(turn_.name, "-", ++serial_), turn_.lease));
   pending_.otherwise = {EtcdGet(fence_.key), EtcdGet(turn_.key)};
   if (!Planted(Bug::kUnfencedLeader) && !Planted(Bug::kFenceIgnored))
-    pending_.conditions = fence_.Conditions();
+    pending_.conditions = IfLeading(fence_);
   if (!Planted(Bug::kUnfencedLeader) && !Planted(Bug::kTurnIgnored))
     pending_.conditions.push_back(IfChangedAt(turn_.key, turn_.changed));
   Try();
 }
 
 void EtcdOutbox::Try() {
-  etcd_.Commit(pending_, kPatience, lifetime_.Guard(std::bind_front(&EtcdOutbox::OnSent, this)));
+  etcd_.Commit(pending_, kEtcdPatience,
+               lifetime_.Guard(std::bind_front(&EtcdOutbox::OnSent, this)));
 }
 
 bool EtcdOutbox::WasApplied(const EtcdAnswer& answer) {
@@ -103,10 +101,10 @@ bool EtcdOutbox::WasApplied(const EtcdAnswer& answer) {
   over_ = true;
   if (leads) {
     MUSTER_ETCD_PROBE("a leader was overtaken by an earlier write of its own");
-    owner_.OnOvertaken();
+    on_write_(Error{Code::kConflict, "an earlier write of this leader was applied late"});
   } else {
     MUSTER_ETCD_PROBE("a leader learned from a write that it was deposed");
-    owner_.OnDeposed();
+    on_write_(Error{Code::kClosed, "this node no longer leads"});
   }
   return false;
 }
@@ -115,12 +113,12 @@ void EtcdOutbox::OnSent(Result<EtcdAnswer> answer) {
   if (!answer) {
     MUSTER_ETCD_PROBE("a leader's write failed");
     // Sent again unchanged: the first attempt may have been applied.
-    if (!backoff_) backoff_.emplace(kFirstPause, kLongestPause, seed_);
+    if (!backoff_) backoff_.emplace(kEtcdFirstPause, kEtcdLongestPause, seed_);
     timer_ = loop_.After(backoff_->Next(), [this] {
       timer_.reset();
       Try();
     });
-    return owner_.OnWriteFailed(answer.error());
+    return on_write_(answer.error());
   }
   backoff_.reset();
   if (answer->held) {
@@ -133,7 +131,7 @@ void EtcdOutbox::OnSent(Result<EtcdAnswer> answer) {
   if (batch.empty()) batches_.pop_front();
   if (batches_.empty()) sealed_ = true;
   Send();
-  owner_.OnWritten();
+  on_write_(Ok());
 }
 
 }  // namespace muster

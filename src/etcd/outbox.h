@@ -9,7 +9,6 @@
 // its loop's thread.
 #pragma once
 
-#include <cstddef>
 #include <deque>
 #include <functional>
 #include <map>
@@ -25,15 +24,10 @@
 
 namespace muster {
 
-/// The key that makes a node the leader. Its revision alone is not enough: an etcd that is restored
-/// from older data may give the same revision to another leader's key.
-struct EtcdFence {
-  std::string key;
-  int64_t created = 0;
-  std::string value;
-
-  std::vector<EtcdCondition> Conditions() const;
-};
+/// The conditions of everything that a leader writes or reads: `fence` is still the key that makes
+/// it the leader. The revision alone is not enough: an etcd that is restored from older data may
+/// give the same revision to another leader's key.
+std::vector<EtcdCondition> IfLeading(const EtcdPair& fence);
 
 struct EtcdTurn {
   std::string key;
@@ -44,20 +38,14 @@ struct EtcdTurn {
 
 class EtcdOutbox {
  public:
-  class Owner {
-   public:
-    virtual ~Owner() = default;
-    /// This node no longer leads. Nothing more is written. May destroy the outbox.
-    virtual void OnDeposed() = 0;
-    /// An earlier outbox of this leader has written. Nothing more is written. May destroy it.
-    virtual void OnOvertaken() = 0;
-    /// The outbox tries again, with growing pauses.
-    virtual void OnWriteFailed(const Error& why) = 0;
-    virtual void OnWritten() = 0;
-  };
+  /// What happened to a write, on the loop's thread. kClosed: this node no longer leads. kConflict:
+  /// an earlier outbox of this leader has written. Nothing more is written after these two, and the
+  /// outbox may be destroyed. Other errors: it tries again, with growing pauses.
+  using OnWrite = std::function<void(const Status& status)>;
 
-  /// The leader leads as long as its key matches `fence`.
-  EtcdOutbox(Etcd& etcd, Loop& loop, EtcdFence fence, EtcdTurn turn, uint64_t seed, Owner& owner);
+  /// `fence`: of IfLeading().
+  EtcdOutbox(Etcd& etcd, Loop& loop, EtcdPair fence, EtcdTurn turn, uint64_t seed,
+             OnWrite on_write);
 
   void Put(std::string key, std::string value, int64_t lease);
   void Delete(EtcdRange range);
@@ -80,10 +68,10 @@ class EtcdOutbox {
 
   Etcd& etcd_;
   Loop& loop_;
-  const EtcdFence fence_;
+  const EtcdPair fence_;
   EtcdTurn turn_;
   const uint64_t seed_;
-  Owner& owner_;
+  const OnWrite on_write_;
   std::deque<Batch> batches_;
   bool sealed_ = true;             // nothing is added to the last batch
   std::vector<std::string> sent_;  // keys of the first batch that are being sent

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/text.h"
 #include "rendezvous/core/run_report.h"
 #include "rendezvous/core/session.h"
 
@@ -31,7 +32,8 @@ class EtcdKeys {
   std::string Notices() const { return root_ + "notices/"; }
   std::string Notice(const Node& node) const;
   std::string Plans() const { return root_ + "plans/"; }
-  std::string Plan(std::string_view plan, size_t part) const;
+  std::string Plan(std::string_view plan) const { return Concat(Plans(), plan, "/"); }
+  std::string Plan(std::string_view plan, size_t part) const { return Concat(Plan(plan), part); }
   std::string Store() const { return root_ + "store/"; }
 
  private:
@@ -49,9 +51,6 @@ struct EtcdMember {
   bool closes = false;
   std::string close_reason{};
 };
-std::string Write(const EtcdMember& member);
-/// kProtocol names `key` and what is wrong.
-Result<EtcdMember> ReadEtcdMember(std::string_view key, std::string_view json);
 
 /// All that the leader has to report to one node: the last push of each kind. It is complete: a
 /// node that missed earlier versions has missed nothing.
@@ -75,8 +74,6 @@ struct EtcdNotice {
   bool closed = false;
   Push closing{.kind = Push::Kind::kClosed};
 };
-std::string Write(const EtcdNotice& notice);
-Result<EtcdNotice> ReadEtcdNotice(std::string_view key, std::string_view json);
 
 /// The run when its last round was completed, or when it was closed: the next leader continues from
 /// here. It reads the forming round from the members' records.
@@ -93,8 +90,14 @@ struct EtcdRun {
   bool closed = false;
   std::string closed_by{};
 };
-std::string Write(const EtcdRun& run);
-Result<EtcdRun> ReadEtcdRun(std::string_view key, std::string_view json);
+
+/// The JSON of a record: an EtcdMember, EtcdNotice or EtcdRun. A RunReport (with a few of the
+/// names) is the status, for people and for nodes that wait.
+template <typename Record>
+std::string Write(Record record);
+/// kProtocol names `key` and what is wrong. A RunReport does not get its id.
+template <typename Record>
+Result<Record> Read(std::string_view key, std::string_view json);
 
 /// One node's place in a round.
 struct EtcdPlace {
@@ -109,9 +112,5 @@ Result<std::vector<EtcdPlace>> ReadPlan(std::string_view key, std::string_view j
 /// The leader. `token` distinguishes its leadership from all others, also if etcd is restored from
 /// older data and a revision occurs twice.
 std::string WriteLeader(const Node& node, uint64_t token);
-
-/// For people, and for nodes that wait: the coordinator's report, with a few of the names.
-std::string WriteStatus(const RunReport& report);
-Result<RunReport> ReadStatus(std::string_view key, std::string_view run_id, std::string_view json);
 
 }  // namespace muster::wire

@@ -57,7 +57,7 @@ TEST(EtcdRecordsTest, KeysTellTheirRun) {
 
 TEST(EtcdRecordsTest, MembersAreReadAsTheyWereWritten) {
   const EtcdMember member = SomeMember();
-  const auto read = ReadEtcdMember("key", Write(member));
+  const auto read = Read<EtcdMember>("key", Write(member));
   ASSERT_TRUE(read) << read.error().message;
   EXPECT_EQ(Write(*read), Write(member));
   EXPECT_EQ(read->hello.node, member.hello.node);
@@ -77,15 +77,15 @@ TEST(EtcdRecordsTest, ARecordOfAnEarlierVersionSaysNothingOfForming) {
               HasSubstr(R"("reform_timeout_ms": 0, "rejoin_window_ms": 1500, "expected": 3)"));
   EXPECT_THAT(without, ::testing::Not(HasSubstr("reform_timeout_ms")));
   EXPECT_THAT(without, ::testing::Not(HasSubstr("rejoin_window_ms")));
-  const auto read = ReadEtcdMember("key", without);
+  const auto read = Read<EtcdMember>("key", without);
   ASSERT_TRUE(read) << read.error().message;
   EXPECT_EQ(read->hello.settings, member.hello.settings);
 }
 
 TEST(EtcdRecordsTest, AStatusSaysHowLongNodesAreHeldBack) {
-  RunReport report{.id = "run", .phase = RunReport::Phase::kComplete, .held_left = 7s};
+  RunReport report{.id = "", .phase = RunReport::Phase::kComplete, .held_left = 7s};
   report.settings.grace = 0s;
-  const auto read = ReadStatus("key", "run", WriteStatus(report));
+  const auto read = Read<RunReport>("key", Write(report));
   ASSERT_TRUE(read) << read.error().message;
   EXPECT_EQ(*read, report);
 }
@@ -119,13 +119,13 @@ TEST(EtcdRecordsTest, NoticesAreReadAsTheyWereWritten) {
       R"("world_size": 8, "addr": "h", "port": 1, "plan": "4-17", "lost": 2, )"
       R"("lost_who": "a", "lost_why": "b", "nodes_waiting": 3, "closed": true, )"
       R"("graceful": true, "closed_by": "c", "run_lease": 77})");
-  auto read = ReadEtcdNotice("key", Write(notice));
+  auto read = Read<EtcdNotice>("key", Write(notice));
   ASSERT_TRUE(read) << read.error().message;
   EXPECT_EQ(Write(*read), Write(notice));
   EXPECT_EQ(read->place.count, 8);
   EXPECT_EQ(read->lost.round, 4);
   EXPECT_EQ(read->closing.round, 4);
-  read = ReadEtcdNotice("key", Write(EtcdNotice{.session = 1}));
+  read = Read<EtcdNotice>("key", Write(EtcdNotice{.session = 1}));
   ASSERT_TRUE(read) << read.error().message;
   EXPECT_EQ(Write(*read), R"({"session": 1, "stage": "opened"})");
   EXPECT_EQ(read->place.round, -1);
@@ -142,7 +142,7 @@ TEST(EtcdRecordsTest, RunsAreReadAsTheyWereWritten) {
                     .parts = 1,
                     .closed = true,
                     .closed_by = "x"};
-  const auto read = ReadEtcdRun("key", Write(run));
+  const auto read = Read<EtcdRun>("key", Write(run));
   ASSERT_TRUE(read) << read.error().message;
   EXPECT_EQ(Write(*read), Write(run));
   EXPECT_EQ(read->round, 0);
@@ -175,7 +175,7 @@ TEST(EtcdRecordsTest, APlanOfManyNodesIsCutIntoValuesThatEtcdTakes) {
 
 TEST(EtcdRecordsTest, StatusIsReadAsItWasWritten) {
   const RunReport report{
-      .id = "run",
+      .id = "",
       .phase = RunReport::Phase::kLastCall,
       .round = 2,
       .settings = SomeMember().hello.settings,
@@ -188,14 +188,14 @@ TEST(EtcdRecordsTest, StatusIsReadAsItWasWritten) {
       .closed_by = "x",
       .members = {{.node = {"a", 1, 0}, .role = MemberReport::Role::kParticipant},
                   {.node = {"b", 1, 0}, .role = MemberReport::Role::kIdle}}};
-  const auto read = ReadStatus("key", "run", WriteStatus(report));
+  const auto read = Read<RunReport>("key", Write(report));
   ASSERT_TRUE(read) << read.error().message;
   EXPECT_EQ(*read, report);
 }
 
 TEST(EtcdRecordsTest, StatusOfACompleteRoundHasItsRanks) {
   const RunReport report{
-      .id = "run",
+      .id = "",
       .phase = RunReport::Phase::kComplete,
       .settings = SomeMember().hello.settings,
       .world_size = 2,
@@ -204,11 +204,11 @@ TEST(EtcdRecordsTest, StatusOfACompleteRoundHasItsRanks) {
       .members = {{.node = {"b", 1, 0}, .role = MemberReport::Role::kParticipant, .rank = 1},
                   {.node = {"a", 1, 0}, .role = MemberReport::Role::kParticipant, .rank = 0},
                   {.node = {"c", 1, 0}, .role = MemberReport::Role::kWaiting}}};
-  std::string json = WriteStatus(report);
-  EXPECT_EQ(*ReadStatus("key", "run", json), report);
+  std::string json = Write(report);
+  EXPECT_EQ(*Read<RunReport>("key", json), report);
   // A status with fewer ranks, or none, is read without them.
   json.replace(json.find(R"(["1", "0"])"), 10, R"(["1"])");
-  const auto read = ReadStatus("key", "run", json);
+  const auto read = Read<RunReport>("key", json);
   ASSERT_TRUE(read) << read.error().message;
   EXPECT_EQ(read->members.size(), 3u);
   EXPECT_EQ(read->members[0].rank, -1);
@@ -228,15 +228,16 @@ TEST(EtcdRecordsTest, WhatSomebodyElseWroteIsRefusedWithItsKey) {
            {R"("port": 29500)", R"("port": 65536)"},
            {R"("min_nodes": 2)", R"("min_nodes": 0)"},
            {R"("rank_policy": "label")", R"("rank_policy": "best")"}}) {
-    const auto read = ReadEtcdMember("/m/k", with(member, part, instead));
+    const auto read = Read<EtcdMember>("/m/k", with(member, part, instead));
     ASSERT_FALSE(read) << instead;
     EXPECT_EQ(read.error().code, Code::kProtocol);
     EXPECT_THAT(read.error().message, HasSubstr("/m/k"));
   }
-  EXPECT_FALSE(ReadEtcdNotice("k", R"({"session": 1, "stage": "complete", "refusal": "", "round": 1,
+  EXPECT_FALSE(
+      Read<EtcdNotice>("k", R"({"session": 1, "stage": "complete", "refusal": "", "round": 1,
                                        "rank": 2, "world_size": 2})"));
-  EXPECT_FALSE(ReadEtcdNotice("k", R"({"stage": "opened"})"));
-  EXPECT_FALSE(ReadEtcdRun("k", "{}"));
+  EXPECT_FALSE(Read<EtcdNotice>("k", R"({"stage": "opened"})"));
+  EXPECT_FALSE(Read<EtcdRun>("k", "{}"));
   EXPECT_FALSE(ReadPlan("k", R"({"seats": ["0 1 nobody"]})"));
   EXPECT_FALSE(ReadPlan("k", R"({"seats": ["0 1"]})"));
 }

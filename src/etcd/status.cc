@@ -13,18 +13,6 @@ namespace muster {
 
 namespace {
 
-Result<std::set<std::string>> RunsBelow(EtcdCalls& calls, std::string_view prefix,
-                                        Instant deadline) {
-  EtcdRange all = EtcdPrefix(Concat(prefix, "/"));
-  all.keys_only = true;
-  MUSTER_TRY(const EtcdAnswer answer, calls.Commit({.then = {EtcdGet(all)}}, deadline));
-  std::set<std::string> runs;
-  for (const EtcdPair& pair : answer.results.front().pairs) {
-    if (auto run = wire::EtcdKeys::RunOf(prefix, pair.key)) runs.insert(std::move(*run));
-  }
-  return runs;
-}
-
 // The leader's status is valid while the run has members. nullopt: no leader has written yet.
 Result<std::optional<RunReport>> StatusOf(EtcdCalls& calls, const wire::EtcdKeys& keys,
                                           const std::string& run_id, Instant deadline) {
@@ -36,12 +24,13 @@ Result<std::optional<RunReport>> StatusOf(EtcdCalls& calls, const wire::EtcdKeys
   const EtcdPair* const record = answer.Pair(1);
   const bool is_empty = answer.Pair(2) == nullptr;
   if (status == nullptr && record == nullptr) return std::optional<RunReport>();
-  RunReport report{.id = run_id};
+  RunReport report;
   if (status != nullptr) {
-    MUSTER_TRY(report, wire::ReadStatus(keys.Status(), run_id, status->value));
+    MUSTER_TRY(report, wire::Read<RunReport>(keys.Status(), status->value));
   }
+  report.id = run_id;
   if (record != nullptr) {
-    MUSTER_TRY(const wire::EtcdRun run, wire::ReadEtcdRun(keys.Run(), record->value));
+    MUSTER_TRY(const wire::EtcdRun run, wire::Read<wire::EtcdRun>(keys.Run(), record->value));
     report.settings = run.settings;
     report.round = std::max(report.round, run.round);
     if (run.closed) {
@@ -64,7 +53,13 @@ Result<EtcdStatus> StatusInEtcd(EtcdCalls& calls, std::string_view prefix, std::
                                 Instant deadline) {
   std::set<std::string> runs{std::string(run_id)};
   if (run_id.empty()) {
-    MUSTER_TRY(runs, RunsBelow(calls, prefix, deadline));
+    EtcdRange all = EtcdPrefix(Concat(prefix, "/"));
+    all.keys_only = true;
+    MUSTER_TRY(const EtcdAnswer answer, calls.Commit({.then = {EtcdGet(all)}}, deadline));
+    runs.clear();
+    for (const EtcdPair& pair : answer.results.front().pairs) {
+      if (auto run = wire::EtcdKeys::RunOf(prefix, pair.key)) runs.insert(std::move(*run));
+    }
   }
   EtcdStatus found;
   for (const std::string& run : runs) {

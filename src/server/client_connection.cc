@@ -104,8 +104,7 @@ bool ClientConnection::HasDeadline() const {
 }
 
 std::string ClientConnection::FindOverdue(Instant now, Instant watched_since) {
-  const ServerLoopOptions& options = server_.options_;
-  if (!is_validated_ && now - opened_at_ >= options.handshake_max) {
+  if (!is_validated_ && now - opened_at_ >= server_.options_.handshake_max) {
     return "no VALIDATE within the handshake time";
   }
   Account();
@@ -116,10 +115,8 @@ std::string ClientConnection::FindOverdue(Instant now, Instant watched_since) {
                              .taken = stream_->taken_bytes(),
                              .received = received_,
                              .finished = finished_},
-                            {.span = options.stall_max,
-                             .rate_min = options.rate_min,
-                             .is_memory_scarce = server_.store_.account().IsScarce()},
-                            now, watched_since);
+                            server_.options_.stall_max, server_.store_.account().IsScarce(), now,
+                            watched_since);
 }
 
 // --- Bytes in
@@ -219,7 +216,7 @@ Result<size_t> ClientConnection::Consume(std::string_view bytes) {
     MUSTER_CHECK_OK(FillBatch(bytes, done));
     if (!server_.workspace_.batch.empty()) {
       MUSTER_TRY(done, RunBatch(done));
-    } else if (LongRequest::IsLong(bytes.substr(done), server_.options_.request)) {
+    } else if (LongRequest::IsLong(bytes.substr(done), server_.limits_)) {
       BeginLong(static_cast<Op>(bytes[done]));
     } else {
       break;  // the rest has not arrived yet
@@ -247,7 +244,7 @@ Result<size_t> ClientConnection::Handshake(std::string_view bytes) {
 // --- Requests of the store
 
 Status ClientConnection::FillBatch(std::string_view bytes, size_t at) {
-  const wire::RequestLimits& limits = server_.options_.request;
+  const wire::RequestLimits& limits = server_.limits_;
   Workspace& work = server_.workspace_;
   work.batch.clear();
   work.has_large_value = false;
@@ -285,17 +282,11 @@ bool ClientConnection::WritesOwnedDocument(const Request& request) const {
   const auto is_owned = [this](std::string_view key) {
     return server_.sessions_.OwnsDocument(key);
   };
-  switch (request.op) {
-    case Op::kSet:
-    case Op::kCompareSet:
-    case Op::kAdd:
-    case Op::kAppend:
-      return is_owned(request.key);
-    case Op::kMultiSet:
-      return std::ranges::any_of(request.keys, is_owned);
-    default:
-      return false;
-  }
+  const Op op = request.op;
+  if (op == Op::kMultiSet) return std::ranges::any_of(request.keys, is_owned);
+  const bool writes =
+      op == Op::kSet || op == Op::kCompareSet || op == Op::kAdd || op == Op::kAppend;
+  return writes && is_owned(request.key);
 }
 
 Result<size_t> ClientConnection::RunBatch(size_t at) {
@@ -367,7 +358,7 @@ Result<size_t> ClientConnection::RunBatch(size_t at) {
 
 void ClientConnection::BeginLong(Op op) {
   scanner_.Reset();
-  long_ = std::make_unique<LongRequest>(op, id_, server_.store_, server_.options_.request,
+  long_ = std::make_unique<LongRequest>(op, id_, server_.store_, server_.limits_,
                                         [this](size_t bytes) { return HasRoomFor(bytes); });
 }
 

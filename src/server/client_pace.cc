@@ -30,12 +30,12 @@ bool ClientPace::Mark::IsBehind(bool in_debt, uint64_t now_done, uint64_t least,
   return is_behind;
 }
 
-std::string ClientPace::FindSlowness(const Progress& progress, const Limits& limits, Instant now,
-                                     Instant watched_since) {
+std::string ClientPace::FindSlowness(const Progress& progress, Duration span, bool is_memory_scarce,
+                                     Instant now, Instant watched_since) {
   const bool is_large = progress.has_request && progress.held > kUnhurriedRequestBytes;
-  const bool is_scarce = limits.is_memory_scarce;
-  const bool hogs_replies = is_scarce && progress.reply_bytes > kScarceHeldMax;
-  const bool hogs_request = is_scarce && progress.has_request && progress.held > kScarceHeldMax;
+  const bool hogs_replies = is_memory_scarce && progress.reply_bytes > kScarceHeldMax;
+  const bool hogs_request =
+      is_memory_scarce && progress.has_request && progress.held > kScarceHeldMax;
   struct Rule {
     bool in_debt;
     bool in_haste;
@@ -50,20 +50,18 @@ std::string ClientPace::FindSlowness(const Progress& progress, const Limits& lim
       {hogs_request, true, progress.received, "sends", "request that it has begun"}};
   Mark* mark = marks_.data();
   for (const Rule& rule : rules) {
-    const uint64_t rate =
-        rule.in_haste ? std::max(limits.rate_min, kScarceRateMin) : limits.rate_min;
-    const Duration span = rule.in_haste ? std::min(limits.span, kScarceSpan) : limits.span;
-    const double least = static_cast<double>(rate) * std::chrono::duration<double>(span).count();
-    if (!(mark++)->IsBehind(rule.in_debt, rule.done,
-                            std::max<uint64_t>(static_cast<uint64_t>(least), 1), span, now,
-                            watched_since)) {
-      continue;
+    const uint64_t rate = rule.in_haste ? kScarceRateMin : kRateMin;
+    const Duration its_span = rule.in_haste ? std::min(span, kScarceSpan) : span;
+    const double seconds = std::chrono::duration<double>(its_span).count();
+    const auto least = static_cast<uint64_t>(static_cast<double>(rate) * seconds);
+    if ((mark++)->IsBehind(rule.in_debt, rule.done, std::max<uint64_t>(least, 1), its_span, now,
+                           watched_since)) {
+      return Concat(rule.verb, " less than ", HumanBytes(rate), " a second of the ", rule.what,
+                    rule.in_haste ? ", while memory is scarce" : "");
     }
-    return Concat(rule.verb, " less than ", HumanBytes(rate), " a second of the ", rule.what,
-                  rule.in_haste ? ", while memory is scarce" : "");
   }
   // A small request may arrive at any rate, but not without end.
-  if (finishing_.IsBehind(progress.has_request && !is_large, progress.finished, 1, limits.span, now,
+  if (finishing_.IsBehind(progress.has_request && !is_large, progress.finished, 1, span, now,
                           watched_since)) {
     return "has not finished a request that it has begun";
   }

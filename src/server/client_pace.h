@@ -15,11 +15,6 @@ class ClientPace {
  public:
   explicit ClientPace(Instant now);
 
-  struct Limits {
-    Duration span;      ///< A client that is too slow for this long is closed.
-    uint64_t rate_min;  ///< Bytes per second.
-    bool is_memory_scarce;
-  };
   /// What the client holds now, and what it has done since it connected.
   struct Progress {
     bool has_replies;    ///< It has replies that it has not read.
@@ -30,10 +25,10 @@ class ClientPace {
     uint64_t received;   ///< Bytes of requests that it has sent.
     uint64_t finished;   ///< Steps in which requests were executed.
   };
-  /// Why the client must be closed; "" if it need not be. To be called repeatedly while the client
-  /// holds something; `watched_since` is when these calls began.
-  std::string FindSlowness(const Progress& progress, const Limits& limits, Instant now,
-                           Instant watched_since);
+  /// Why the client must be closed, as too slow for `span`; "" if it need not be. To be called
+  /// repeatedly while the client holds something; `watched_since` is when these calls began.
+  std::string FindSlowness(const Progress& progress, Duration span, bool is_memory_scarce,
+                           Instant now, Instant watched_since);
 
  private:
   /// What a client had done at the beginning of a span of time.

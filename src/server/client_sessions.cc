@@ -44,7 +44,6 @@ Status ClientConnection::SendStatus(const wire::SessionRequest& request) {
 }
 
 bool ClientConnection::HasDocumentInUse(const std::string& document) const {
-  if (!server_.store_.Contains(document)) return false;
   const std::optional<std::string> value = server_.store_.Peek(document, kDocumentBytesRead);
   return !value || IsDocumentInUse(*value);
 }

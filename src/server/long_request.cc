@@ -33,17 +33,15 @@ Result<size_t> LongRequest::Read(std::string_view bytes, Pairs& pairs) {
   return read;
 }
 
-bool LongRequest::TakeValue(const ValueView& value) {
-  wire::AppendValue(text_, value, pieces_);
-  ++values_;
-  value_bytes_ += value.size();
-  // Two segments for each piece: the piece, and the length before it.
-  const size_t bytes = text_.capacity() + ReplySegments::BytesFor(2 * pieces_.size());
-  return value_bytes_ <= reply_bytes_max_ && has_room_(bytes);
-}
-
 bool LongRequest::Advance(SharedStore::Turn& turn, Instant now, bool* wait_ended) {
-  const auto take = [this](const ValueView& value) { return TakeValue(value); };
+  const auto take = [this](const ValueView& value) {
+    wire::AppendValue(text_, value, pieces_);
+    ++values_;
+    value_bytes_ += value.size();
+    // Two segments for each piece: the piece, and the length before it.
+    const size_t bytes = text_.capacity() + ReplySegments::BytesFor(2 * pieces_.size());
+    return value_bytes_ <= reply_bytes_max_ && has_room_(bytes);
+  };
   return turn.Advance(step_, client_, now, take, wait_ended);
 }
 

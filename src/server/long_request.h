@@ -56,8 +56,6 @@ class LongRequest {
   size_t reply_bytes() const { return values_reply_.bytes(); }
 
  private:
-  bool TakeValue(const ValueView& value);
-
   const ClientId client_;
   const uint64_t reply_bytes_max_;
   const HasRoom has_room_;

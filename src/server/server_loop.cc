@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/assert.h"
+#include "base/limits.h"
 #include "base/text.h"
 #include "server/client_connection.h"
 #include "store/wire/layout.h"
@@ -15,7 +16,7 @@ namespace {
 constexpr int kLinesPerSecondMax = 10;
 
 // A tick checks every connection: it is as rare as the shortest deadline allows.
-Duration TickPeriod(const ServerLoopOptions& options) {
+Duration TickPeriod(const StoreServerOptions& options) {
   const Duration shortest = std::min(options.handshake_max, options.stall_max);
   return std::clamp<Duration>(shortest / 10, 10ms, 1s);
 }
@@ -33,13 +34,19 @@ void KeepScopes(SessionHub& sessions, SharedStore& store) {
 }
 
 ServerLoop::ServerLoop(Loop& loop, SharedStore& store, SessionHub& sessions, size_t index,
-                       const ServerLoopOptions& options, LogSink log)
+                       const StoreServerOptions& options, LogSink log,
+                       std::function<bool()> on_tick)
     : loop_(loop),
       store_(store),
       sessions_(sessions),
       index_(index),
       options_(options),
+      limits_{.key_bytes_max = options.key_bytes_max,
+              .value_bytes_max = options.value_bytes_max,
+              .keys_max = options.keys_per_request_max,
+              .request_bytes_max = options.request_bytes_max},
       log_(std::move(log)),
+      on_tick_(std::move(on_tick)),
       workspace_(store.hasher()) {
   MUSTER_ASSERT(loop_.IsCurrent());
 }
@@ -183,7 +190,7 @@ void ServerLoop::Tick() {
   Expire();
   // Done here for the case that no other line follows.
   RenewLogBudget();
-  const bool called_again = options_.on_tick && options_.on_tick();
+  const bool called_again = on_tick_ && on_tick_();
   if (!called_again && !HasDeadlines()) tick_.reset();
 }
 

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "base/lifetime.h"
-#include "base/limits.h"
 #include "base/log.h"
 #include "base/time.h"
+#include "muster/store_server.h"
 #include "os/ports/loop.h"
 #include "os/ports/transport.h"
 #include "rendezvous/session/session_hub.h"
@@ -24,19 +24,6 @@
 
 namespace muster {
 
-struct ServerLoopOptions {
-  wire::RequestLimits request{};
-  /// Per connection; above it, the requests of the connection wait.
-  uint64_t queued_reply_bytes_max = kQueuedReplyBytesMax;
-  Duration handshake_max = 30s;  ///< A connection that has not sent VALIDATE by then is closed.
-  /// A connection that reads its replies, or sends its request, more slowly than `rate_min` for
-  /// this long is closed.
-  Duration stall_max = 60s;
-  uint64_t rate_min = kRateMin;
-  /// Called with every tick of this loop. True: call it again, even if nothing else is due.
-  std::function<bool()> on_tick{};
-};
-
 /// Makes the store delete the keys of a round when the coordinator does not need them any more.
 void KeepScopes(SessionHub& sessions, SharedStore& store);
 
@@ -44,9 +31,10 @@ class ClientConnection;
 
 class ServerLoop {
  public:
-  /// `index` is this loop's number in store and sessions. All references outlive this.
+  /// `index` is this loop's number in store and sessions. `on_tick` is called with every tick of
+  /// this loop; true: call it again, even if nothing else is due. All references outlive this.
   ServerLoop(Loop& loop, SharedStore& store, SessionHub& sessions, size_t index,
-             const ServerLoopOptions& options, LogSink log);
+             const StoreServerOptions& options, LogSink log, std::function<bool()> on_tick);
   ~ServerLoop();
   ServerLoop(const ServerLoop&) = delete;
   ServerLoop& operator=(const ServerLoop&) = delete;
@@ -63,8 +51,6 @@ class ServerLoop {
   /// silent for the longest time. A parked wait may belong to a worker of a large job behind one
   /// address; other clients' connections must not end it. Returns how many.
   size_t CloseLeastUsed(const PeerGroup& from, size_t count, bool only_unused);
-
-  size_t connections() const { return connections_.size(); }
 
  private:
   friend class ClientConnection;
@@ -121,8 +107,10 @@ class ServerLoop {
   SharedStore& store_;
   SessionHub& sessions_;
   const size_t index_;
-  const ServerLoopOptions options_;
+  const StoreServerOptions options_;
+  const wire::RequestLimits limits_;
   const LogSink log_;
+  const std::function<bool()> on_tick_;
   uint64_t connections_made_ = 0;
   std::unordered_map<ClientId, std::unique_ptr<ClientConnection>> connections_;
   Workspace workspace_;

@@ -50,13 +50,6 @@ std::optional<std::string> SharedStore::Peek(std::string_view key, size_t bytes_
   return std::string(reply.value);
 }
 
-bool SharedStore::Contains(std::string_view key) {
-  const std::lock_guard lock(mutex_);
-  Released none;
-  const Request check{.op = Op::kCheck, .keys = {&key, 1}};
-  return machine_.Step({}, check, {}, none).kind == Reply::Kind::kReady;
-}
-
 bool SharedStore::HasDeadlines() {
   const std::lock_guard lock(mutex_);
   return machine_.HasDeadlines();
@@ -136,19 +129,11 @@ SharedStore::Turn::Turn(SharedStore& store, size_t loop)
   arrived_.swap(store_.mailboxes_[loop_]);
 }
 
-bool SharedStore::Turn::TakeArrived(ClientId client) {
-  if (arrived_.empty()) return false;
-  const auto found = std::find(arrived_.begin(), arrived_.end(), client);
-  if (found == arrived_.end()) return false;
-  arrived_.erase(found);
-  return true;
-}
-
-bool SharedStore::Turn::TakeOwn(ClientId client, size_t before) {
-  const auto first = released_.begin() + static_cast<std::ptrdiff_t>(before);
-  const auto own = std::find(first, released_.end(), client);
-  if (own == released_.end()) return false;
-  released_.erase(own);
+bool SharedStore::Turn::Take(Released& from, size_t begin, ClientId client) {
+  const auto first = from.begin() + static_cast<std::ptrdiff_t>(begin);
+  const auto found = std::find(first, from.end(), client);
+  if (found == from.end()) return false;
+  from.erase(found);
   return true;
 }
 
@@ -156,7 +141,7 @@ bool SharedStore::Turn::Advance(LongStep& step, ClientId client, Instant now,
                                 const LongStep::Take& take, bool* wait_ended) {
   const size_t before = released_.size();
   const bool done = step.Advance(store_.machine_, now, take, released_);
-  *wait_ended = TakeOwn(client, before);
+  *wait_ended = Take(released_, before, client);
   return done;
 }
 

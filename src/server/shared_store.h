@@ -56,7 +56,6 @@ class SharedStore {
   /// The value of a key, as the wire names it; empty if there is none, nullopt if it has more than
   /// `bytes_max` bytes.
   std::optional<std::string> Peek(std::string_view key, size_t bytes_max);
-  bool Contains(std::string_view key);
   /// Whether Turn::Expire() has something to do, now or later.
   bool HasDeadlines();
 
@@ -90,13 +89,13 @@ class SharedStore {
 
     /// Whether the wait of `client`, of this loop, ended before this turn: "stop waiting" must be
     /// sent before any reply of this turn. True once.
-    bool TakeArrived(ClientId client);
+    bool TakeArrived(ClientId client) { return Take(arrived_, 0, client); }
 
     /// Executes a request. `*wait_ended`: the request ended the client's own outstanding wait.
     Reply Step(ClientId client, const Request& request, Instant now, bool* wait_ended) {
       const size_t before = released_.size();
       Reply reply = store_.machine_.Step(client, request, now, released_);
-      *wait_ended = released_.size() > before && TakeOwn(client, before);
+      *wait_ended = released_.size() > before && Take(released_, before, client);
       return reply;
     }
 
@@ -131,7 +130,8 @@ class SharedStore {
     Released Finish();
 
    private:
-    bool TakeOwn(ClientId client, size_t before);
+    /// Whether `client` is there, from `begin` on; removes it.
+    static bool Take(Released& from, size_t begin, ClientId client);
 
     SharedStore& store_;
     const size_t loop_;

@@ -131,8 +131,9 @@ struct StoreServer::Impl {
     for (size_t i = 0; i < count; ++i) threads.push_back(ValueOrThrow(UvThread::Open()));
     for (size_t i = 0; i < count; ++i) {
       threads[i]->RunAndWait([&] {
-        server_loops[i] = std::make_unique<ServerLoop>(threads[i]->loop(), store, sessions, i,
-                                                       LoopOptions(options), ToSink(options));
+        server_loops[i] = std::make_unique<ServerLoop>(
+            threads[i]->loop(), store, sessions, i, options, ToSink(options),
+            [this, log = ToSink(options)] { return OnTick(log); });
       });
     }
     threads[0]->RunAndWait([&] {
@@ -154,22 +155,9 @@ struct StoreServer::Impl {
     threads.clear();
   }
 
-  ServerLoopOptions LoopOptions(const StoreServerOptions& options) {
-    return {.request = {.key_bytes_max = options.key_bytes_max,
-                        .value_bytes_max = options.value_bytes_max,
-                        .keys_max = options.keys_per_request_max,
-                        .request_bytes_max = options.request_bytes_max},
-            .queued_reply_bytes_max = options.queued_reply_bytes_max,
-            .handshake_max = options.handshake_max,
-            .stall_max = options.stall_max,
-            .on_tick = [this, log = ToSink(options)] {
-              store.account().Reclaim();
-              return RefillReserve(log);
-            }};
-  }
-
-  /// True: the reserve is not full yet.
-  bool RefillReserve(const LogSink& log) {
+  /// True: the reserve of memory is not full yet.
+  bool OnTick(const LogSink& log) {
+    store.account().Reclaim();
     if (reserve.Refill() && log) {
       log(LogLevel::kError, Concat("out of memory with ", HumanBytes(store.account().used()),
                                    " of clients: the limit of all of it (store_bytes_max) is ",

@@ -7,7 +7,6 @@
 #include <thread>
 #include <utility>
 
-#include "base/text.h"
 #include "muster/store_server.h"
 #include "os/ports/system.h"
 #include "os/posix/entropy.h"

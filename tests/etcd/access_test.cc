@@ -144,14 +144,14 @@ TEST_F(EtcdTlsTest, FilesThatCannotBeReadAreNamedAtOnce) {
   auto thread = *UvThread::Open();
   access_.endpoints = {{"127.0.0.1", 1}};
   access_.cacert = "/no/such/file.pem";
-  const auto no_file = ConnectEtcd(access_, thread->loop());
+  const auto no_file = ConnectorTo(access_)(thread->loop());
   ASSERT_FALSE(no_file);
   EXPECT_EQ(no_file.error().code, Code::kInvalid);
   EXPECT_THAT(no_file.error().message, ::testing::HasSubstr("/no/such/file.pem"));
   access_.cacert = ours_.ca();
   access_.key.clear();
-  EXPECT_EQ(ConnectEtcd(access_, thread->loop()).error().code, Code::kInvalid);
-  EXPECT_EQ(ConnectEtcd({.endpoints = {}}, thread->loop()).error().code, Code::kInvalid);
+  EXPECT_THROW(ConnectorTo(access_), std::invalid_argument);
+  EXPECT_THROW(ConnectorTo({.endpoints = {}}), std::invalid_argument);
 }
 
 /// A server with users: root, and "reader" with the password "secret", which has all permissions
@@ -216,6 +216,7 @@ TEST_F(EtcdUserTest, AWrongPasswordIsRefused) {
 
 TEST_F(EtcdUserTest, AnAccessWithoutAUserIsRefused) {
   access_.user.clear();
+  access_.password.clear();
   TestClient test_client(access_);
   const auto put = test_client.Put("free/k", "v");
   ASSERT_FALSE(put);

@@ -106,11 +106,11 @@ TEST_F(EtcdRendezvousTest, NodesMeetAndShareAStore) {
 
 TEST_F(EtcdRendezvousTest, ANodeAndItsStoresShareOneClient) {
   std::atomic<int> clients = 0;
-  auto node = std::make_unique<EtcdHandler>(
+  auto node = CreateEtcdHandler(
       Options(1, 1),
       [&clients, access = cluster->access()](Loop& loop) {
         ++clients;
-        return ConnectEtcd(access, loop);
+        return ConnectorTo(access)(loop);
       },
       ThisProcess());
   std::vector<std::shared_ptr<Store>> stores;

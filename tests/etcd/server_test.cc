@@ -92,7 +92,11 @@ TEST_F(EtcdServerTest, AFolderThatItMadeGoesWithIt) {
 }
 
 TEST_F(EtcdServerTest, AProgramThatEndsIsQuoted) {
-  EtcdServer server({.flags = {"--no-such-flag"}});
+  const TempDir dir;
+  WriteFile(dir.File("etcd"),
+            "#!/bin/sh\necho flag provided but not defined: no-such-flag\nexit 2\n");
+  fs::permissions(dir.File("etcd"), fs::perms::owner_all);
+  EtcdServer server({.binary = dir.File("etcd")});
   const std::string why = ErrorOf<std::runtime_error>([&] { server.Start(seconds(20), 0); });
   EXPECT_THAT(why, ::testing::HasSubstr("no-such-flag"));
   EXPECT_THAT(why, ::testing::HasSubstr("exit status"));

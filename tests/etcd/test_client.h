@@ -25,7 +25,7 @@ inline constexpr Duration kCallPatience = 20s;
 class TestClient {
  public:
   explicit TestClient(const EtcdOptions& access) : thread_(*UvThread::Open()) {
-    Result<std::shared_ptr<Etcd>> etcd = ConnectEtcd(access, thread_->loop());
+    Result<std::shared_ptr<Etcd>> etcd = ConnectorTo(access)(thread_->loop());
     if (!etcd) throw std::runtime_error(etcd.error().message);
     etcd_ = std::move(*etcd);
   }

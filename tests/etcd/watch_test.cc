@@ -121,7 +121,7 @@ TEST_F(EtcdWatchTest, AWatcherMayDestroyTheClientFromInside) {
   std::unique_ptr<EtcdWatch> watch;
   Quitter quitter([&] { etcd.reset(); });
   thread->RunAndWait([&] {
-    etcd = *ConnectEtcd(cluster.access(), thread->loop());
+    etcd = *ConnectorTo(cluster.access())(thread->loop());
     watch = etcd->Watch({.begin = "k"}, 0, quitter);
   });
   ASSERT_TRUE(EventuallyTrue([&] {

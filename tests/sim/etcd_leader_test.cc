@@ -62,14 +62,10 @@ class Office final : public EtcdLeader::Owner {
     const std::string value = wire::WriteLeader(Name(number), number);
     etcd.By({.then = {Delete({.begin = keys.Leader()})}});
     const int64_t epoch = etcd.By({.then = {Put(keys.Leader(), value)}}).revision;
-    leader = std::make_unique<EtcdLeader>(etcd, loop,
-                                          EtcdLeaderOptions{.keys = keys,
-                                                            .run_id = "run",
-                                                            .node = Name(number),
-                                                            .epoch = epoch,
-                                                            .value = value,
-                                                            .seed = number},
-                                          *this);
+    options.hello = {.run_id = "run", .node = Name(number)};
+    leader = std::make_unique<EtcdLeader>(
+        etcd, loop, options, EtcdPair{.key = keys.Leader(), .value = value, .created = epoch},
+        number, *this);
     leader->Start();
   }
   void Pass(Duration time = 200ms) { scheduler.RunUntil(scheduler.now() + time); }
@@ -107,11 +103,11 @@ class Office final : public EtcdLeader::Owner {
 
   wire::EtcdNotice NoticeOf(uint32_t number) const {
     const std::string key = keys.Notice(Name(number));
-    const auto notice = wire::ReadEtcdNotice(key, etcd.ValueOf(key));
+    const auto notice = wire::Read<wire::EtcdNotice>(key, etcd.ValueOf(key));
     return notice ? *notice : wire::EtcdNotice{};
   }
   wire::EtcdRun RunRecord() const {
-    const auto run = wire::ReadEtcdRun(keys.Run(), etcd.ValueOf(keys.Run()));
+    const auto run = wire::Read<wire::EtcdRun>(keys.Run(), etcd.ValueOf(keys.Run()));
     return run ? *run : wire::EtcdRun{};
   }
 
@@ -119,7 +115,8 @@ class Office final : public EtcdLeader::Owner {
   void OnBroken(const Error& why) override { broken = why; }
   void OnLeaderTrouble(const std::string& why) override { troubles.push_back(why); }
 
-  wire::EtcdKeys keys{"/muster", "run"};
+  EtcdLinkOptions options{.connect = nullptr, .hello = {.run_id = "run", .node = {}}};
+  wire::EtcdKeys keys{options.prefix, "run"};
   Scheduler scheduler;
   Trace trace;
   Network network{scheduler, {}, 1, trace};

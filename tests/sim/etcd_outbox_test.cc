@@ -24,14 +24,15 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 
 /// One outbox of a leader, with an etcd that does nothing by itself.
-class Desk final : public EtcdOutbox::Owner {
+class Desk final {
  public:
   Desk() {
     const int64_t epoch = etcd.By({.then = {Put("leader", "me")}}).revision;
-    outbox.emplace(etcd, loop, EtcdFence{"leader", epoch, "me"},
-                   EtcdTurn{.key = "turn", .name = "o"}, 1, *this);
+    outbox.emplace(etcd, loop, EtcdPair{.key = "leader", .value = "me", .created = epoch},
+                   EtcdTurn{.key = "turn", .name = "o"}, 1,
+                   [this](const Status& status) { ++CounterOf(status); });
   }
-  ~Desk() override { process.Kill(Network::Ending::kSilent); }
+  ~Desk() { process.Kill(Network::Ending::kSilent); }
 
   /// Until nothing more happens by itself.
   void Pass(Duration time = 2s) { scheduler.RunUntil(scheduler.now() + time); }
@@ -59,10 +60,11 @@ class Desk final : public EtcdOutbox::Owner {
   int failed = 0;
 
  private:
-  void OnDeposed() override { ++deposed; }
-  void OnOvertaken() override { ++overtaken; }
-  void OnWriteFailed(const Error&) override { ++failed; }
-  void OnWritten() override { ++written; }
+  int& CounterOf(const Status& status) {
+    if (status) return written;
+    const Code code = status.error().code;
+    return code == Code::kClosed ? deposed : code == Code::kConflict ? overtaken : failed;
+  }
 };
 
 TEST(EtcdOutboxTest, WhatWasWrittenTogetherGoesOutTogether) {

@@ -198,7 +198,7 @@ TEST_F(EtcdRestoreTest, ANoticeOfTheSameRevisionWithAnotherTextShowsIt) {
   Restore(backup);
   while (etcd.state().revision() < notice.changed - 1)
     ASSERT_TRUE(Commit({.then = {Put("somebody/else", "")}}));
-  wire::EtcdNotice other = *wire::ReadEtcdNotice(key, notice.value);
+  wire::EtcdNotice other = *wire::Read<wire::EtcdNotice>(key, notice.value);
   other.place.rank = (other.place.rank + 1) % 3;
   ASSERT_TRUE(Commit({.then = {Put(key, wire::Write(other))}}));
   ASSERT_EQ(etcd.state().Find(key)->changed, notice.changed);

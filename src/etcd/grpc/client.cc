@@ -1,11 +1,14 @@
 #include "etcd/grpc/client.h"
 
+#include <grpcpp/create_channel.h>
+#include <grpcpp/support/channel_arguments.h>
+
 #include <algorithm>
+#include <fstream>
+#include <iterator>
 #include <utility>
 
 #include "base/text.h"
-#include "etcd/grpc/convert.h"
-#include "etcd/grpc/watch.h"
 #include "os/posix/process.h"
 
 namespace muster::etcd {
@@ -33,7 +36,98 @@ gpr_timespec GrpcDeadline(Duration from_now) {
                       gpr_time_from_nanos(from_now.count(), GPR_TIMESPAN));
 }
 
+using Tag = std::function<void(bool ok)>;
+
+// By default etcd closes connections that ping more often than every 5 s. Client::CheckSilence()
+// finds a silent member sooner; pings are for idle connections.
+constexpr int kPingMs = 6'000;
+// Also the limit for unacknowledged data in the kernel.
+constexpr int kPingAnswerMs = 2'000;
+constexpr int kConnectMs = 1'500;
+constexpr int kAnswerBytesMax = 256 * 1024 * 1024;
+
+Result<std::string> ReadWhole(const std::string& path, std::string_view what) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text{std::istreambuf_iterator<char>(file), {}};
+  if (!file || text.empty())
+    return Error{Code::kInvalid, Concat("cannot read the ", what, " of etcd's access: ", path)};
+  return text;
+}
+
+grpc::ChannelArguments Arguments() {
+  grpc::ChannelArguments arguments;
+  // Clients in one process do not share connections.
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kPingMs);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kPingAnswerMs);
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);  // its pings count against the limit, too
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectMs);  // in effect the time to connect
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1'000);
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  arguments.SetMaxReceiveMessageSize(kAnswerBytesMax);
+  return arguments;
+}
+
+std::shared_ptr<Connection> Connect(const Endpoint& endpoint, const Credentials& credentials,
+                                    Instant now) {
+  auto channel =
+      grpc::CreateCustomChannel(Concat("dns:///", endpoint.ToString()), credentials, Arguments());
+  return std::make_shared<Connection>(
+      Connection{.endpoint = endpoint, .channel = std::move(channel), .alive_at = now});
+}
+
 }  // namespace
+
+Result<Credentials> CredentialsOf(const EtcdOptions& access) {
+  if (!access.tls) return grpc::InsecureChannelCredentials();
+  grpc::SslCredentialsOptions options;
+  if (!access.cacert.empty()) {
+    MUSTER_TRY(options.pem_root_certs, ReadWhole(access.cacert, "CA certificate"));
+  }
+  if (!access.cert.empty()) {
+    MUSTER_TRY(options.pem_cert_chain, ReadWhole(access.cert, "client certificate"));
+    MUSTER_TRY(options.pem_private_key, ReadWhole(access.key, "client key"));
+  }
+  return grpc::SslCredentials(options);
+}
+
+grpc::ByteBuffer ToBytes(const google::protobuf::MessageLite& message) {
+  const grpc::Slice slice(message.SerializeAsString());
+  return {&slice, 1};
+}
+
+bool FromBytes(const grpc::ByteBuffer& bytes, google::protobuf::MessageLite& message) {
+  grpc::Slice slice;
+  if (bytes.Valid() && !bytes.DumpToSingleSlice(&slice).ok()) return false;
+  return message.ParseFromArray(slice.begin(), static_cast<int>(slice.size()));
+}
+
+Completions::Completions(Loop& loop) : loop_(loop), thread_([this] { Run(); }) {}
+
+Completions::~Completions() {
+  *open_ = false;
+  closing_ = true;
+  queue_.Shutdown();
+  thread_.join();
+}
+
+void* Completions::MakeTag(std::function<void(bool ok)> then) {
+  return std::make_unique<Tag>(std::move(then)).release();  // Run() takes it back
+}
+
+void Completions::Run() {
+  NameThisThread("muster etcd");
+  void* raw = nullptr;
+  bool ok = false;
+  while (queue_.Next(&raw, &ok)) {
+    std::shared_ptr<Tag> tag(static_cast<Tag*>(raw));
+    if (closing_) continue;
+    loop_.Post([tag = std::move(tag), ok, open = open_] {
+      if (*open) (*tag)(ok);
+    });
+  }
+}
 
 // Spreads clients over the members: processes differ in their id, clients in their address.
 Client::Client(EtcdOptions access, Credentials credentials, Loop& loop)
@@ -220,7 +314,12 @@ void Client::Authenticate() {
     // A cluster without authentication needs no token.
     const bool open = !answer && answer.error().message.find("authentication is not enabled") !=
                                      std::string::npos;
-    OnToken(answer || open ? Ok() : Status(answer.error()));
+    authenticating_ = false;
+    has_token_ = answer || open;
+    // Each in its own turn, because it may destroy this client.
+    const Status status = has_token_ ? Ok() : Status(answer.error());
+    for (auto& each : std::exchange(for_token_, {}))
+      loop_.Post(lifetime_.Guard([each = std::move(each), status] { each(status); }));
   };
   Start({.method = "/etcdserverpb.Auth/Authenticate",
          .request = ToBytes(request),
@@ -228,14 +327,6 @@ void Client::Authenticate() {
          .anonymous = true,
          .done = on_answer},
         kAuthentication);
-}
-
-void Client::OnToken(const Status& status) {
-  authenticating_ = false;
-  has_token_ = status.has_value();
-  // Each in its own turn, because it may destroy this client.
-  for (auto& each : std::exchange(for_token_, {}))
-    loop_.Post(lifetime_.Guard([each = std::move(each), status] { each(status); }));
 }
 
 void Client::AddCredentials(grpc::ClientContext& context) const {
@@ -251,7 +342,7 @@ Duration Client::Pause(size_t attempts) {
   return Duration(static_cast<int64_t>(half + prng_.Below(half + 1)));
 }
 
-void Client::Add(GrpcWatch& watch) {
+void Client::Add(ClientWatch& watch) {
   watches_.insert(&watch);
   StartSilenceChecks();
 }
@@ -264,7 +355,7 @@ void Client::CheckSilence() {
   if (calls_.empty() && watches_.empty()) return silence_checks_.reset();
   std::set<std::shared_ptr<Connection>> waited_for;
   for (const auto& attempt : attempts_) waited_for.insert(attempt->over);
-  for (const GrpcWatch* watch : watches_) waited_for.insert(watch->over());
+  for (const ClientWatch* watch : watches_) waited_for.insert(watch->over());
   waited_for.erase(nullptr);
   for (const auto& connection : waited_for) {
     if (!connection->probing && loop_.Now() - connection->alive_at >= kSilence) Probe(connection);
@@ -287,7 +378,7 @@ void Client::Probe(const std::shared_ptr<Connection>& connection) {
 
 void Client::OnSilent(const Connection& connection) {
   SwitchFrom(connection);
-  for (GrpcWatch* watch : watches_) watch->Abandon(connection);
+  for (ClientWatch* watch : watches_) watch->Abandon(connection);
   if (members() == 1) return;  // there is no other member to try
   for (const auto& attempt : attempts_) {
     if (attempt->over.get() == &connection) attempt->context.TryCancel();

@@ -2,26 +2,89 @@
 // member. Lives on the loop's thread; may be created on any thread.
 #pragma once
 
+#include <grpcpp/channel.h>
 #include <grpcpp/client_context.h>
+#include <grpcpp/completion_queue.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/security/credentials.h>
 #include <grpcpp/support/async_unary_call.h>
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "base/endpoint.h"
 #include "base/lifetime.h"
 #include "base/prng.h"
+#include "etcd.pb.h"
 #include "etcd/etcd_port.h"
-#include "etcd/grpc/completions.h"
-#include "etcd/grpc/connection.h"
 #include "etcd/grpc/failure.h"
 #include "muster/etcd.h"
 
 namespace muster::etcd {
 
-class GrpcWatch;
+/// A connection to one member of a cluster. After a failure it is replaced by a new one, which
+/// connects at once; gRPC's own reconnection would first wait for its back-off.
+struct Connection {
+  const Endpoint endpoint;
+  const std::shared_ptr<grpc::Channel> channel;
+  Instant alive_at{};    ///< When the last message arrived.
+  bool probing = false;  ///< A probe has been sent and not answered.
+  grpc::GenericStub stub{channel};
+};
+
+using Credentials = std::shared_ptr<grpc::ChannelCredentials>;
+
+/// kInvalid: a file of the access cannot be read.
+Result<Credentials> CredentialsOf(const EtcdOptions& access);
+
+/// A completion queue of gRPC, and the thread that waits on it and posts completions to a loop. May
+/// be created on any thread.
+class Completions {
+ public:
+  /// std::system_error: no thread could be started.
+  explicit Completions(Loop& loop);
+  /// Posted completions do nothing afterwards. Waits until all operations have ended; the caller
+  /// has cancelled them, so this does not wait for answers.
+  ~Completions();
+  Completions(const Completions&) = delete;
+  Completions& operator=(const Completions&) = delete;
+
+  grpc::CompletionQueue* queue() { return &queue_; }
+
+  /// The tag of one operation. `then` runs on the loop when the operation has ended, and owns what
+  /// it needs until then.
+  static void* MakeTag(std::function<void(bool ok)> then);
+
+ private:
+  void Run();
+
+  Loop& loop_;
+  grpc::CompletionQueue queue_;
+  std::atomic<bool> closing_{false};
+  /// On the loop's thread; posted work may outlive this object.
+  std::shared_ptr<bool> open_ = std::make_shared<bool>(true);
+  std::thread thread_;
+};
+
+grpc::ByteBuffer ToBytes(const google::protobuf::MessageLite& message);
+/// False: these bytes are not such a message. No bytes are an empty one.
+bool FromBytes(const grpc::ByteBuffer& bytes, google::protobuf::MessageLite& message);
+
+/// A watch, as its client sees it.
+class ClientWatch : public EtcdWatch {
+ public:
+  /// Ends the watch without a report. It no longer uses the client.
+  virtual void Stop() = 0;
+  /// Null: it has no connection.
+  virtual std::shared_ptr<Connection> over() const = 0;
+  /// The member at the other end of this connection does not answer any more.
+  virtual void Abandon(const Connection& connection) = 0;
+};
 
 /// One request and its response, possibly after several attempts.
 struct Call {
@@ -30,7 +93,7 @@ struct Call {
   bool repeatable = false;  ///< Executing it twice has the same effect as once.
   bool anonymous = false;   ///< Needs no token.
   bool hurried = false;     ///< Attempts are short, also at the only member.
-  std::function<void(Result<const grpc::ByteBuffer*> response)> done;
+  std::function<void(Result<const grpc::ByteBuffer*> response)> done{};
 
   // The client's:
   Instant deadline{};
@@ -62,8 +125,8 @@ class Client {
   Loop& loop() { return loop_; }
   Completions& completions() { return completions_; }
   /// From now on its connection is checked too, to detect a silent member.
-  void Add(GrpcWatch& watch);
-  void Remove(GrpcWatch& watch) { watches_.erase(&watch); }
+  void Add(ClientWatch& watch);
+  void Remove(ClientWatch& watch) { watches_.erase(&watch); }
   /// Calls `then`, now or later, when there is a token or none is needed; or with an error, of
   /// which kInvalid is permanent.
   void WithToken(std::function<void(const Status&)> then);
@@ -100,7 +163,6 @@ class Client {
   void TimeOut(const CallPtr& call);
   void End(CallPtr call, Result<const grpc::ByteBuffer*> result);
   void Authenticate();
-  void OnToken(const Status& status);
   void StartSilenceChecks();
   void CheckSilence();
   void Probe(const std::shared_ptr<Connection>& connection);
@@ -114,7 +176,7 @@ class Client {
   std::shared_ptr<Connection> current_;
   std::set<CallPtr> calls_;  ///< Those that have not ended.
   std::set<std::shared_ptr<Attempt>> attempts_;
-  std::set<GrpcWatch*> watches_;
+  std::set<ClientWatch*> watches_;
   std::unique_ptr<Timer> silence_checks_;
   std::string token_;
   bool has_token_;

@@ -6,17 +6,14 @@
 // over; a transaction that writes is repeated only while it cannot have happened.
 #pragma once
 
-#include <memory>
-
-#include "base/result.h"
 #include "etcd/etcd_port.h"
 #include "muster/etcd.h"
 
 namespace muster {
 
-/// Any thread; does not block, and connects when first used. The client belongs to `loop`.
-/// kInvalid: no endpoints, or a file of the access cannot be read. kUnavailable: no thread.
-Result<std::shared_ptr<Etcd>> ConnectEtcd(const EtcdOptions& access, Loop& loop);
+/// std::invalid_argument for invalid options. The connector: any thread; does not block, and
+/// connects when first used. kInvalid: a file of the access cannot be read. kUnavailable: no
+/// thread.
 EtcdConnector ConnectorTo(const EtcdOptions& access);
 
 }  // namespace muster
