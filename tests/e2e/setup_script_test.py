@@ -13,6 +13,8 @@ DEBIANS = ("apt", "dpkg", "sudo")  # Programs with these prefixes are absent.
 
 
 class SetupWithoutApt(unittest.TestCase):
+    TEST_TOOLS = ("clang-format", "clang-tidy", "shellcheck", "faketime", "openssl")
+
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
@@ -86,15 +88,21 @@ class SetupWithoutApt(unittest.TestCase):
         done = self.setup_script("run")
         self.assertEqual(done.returncode, 0, done)
 
+    def test_without_gdb_the_tests_continue(self):
+        for name in self.TEST_TOOLS:
+            self.program(self.bin / name, "exit 0")
+        self.without("gdb")
+        self.assertEqual(self.setup_script("test").returncode, 0)
+
     def test_what_the_tests_need_is_looked_for_too(self):
-        for name in ("clang-format", "faketime", "openssl"):  # So that the result does not depend on this machine.
+        for name in self.TEST_TOOLS:  # So that the result does not depend on this machine.
             self.program(self.bin / name, "exit 0")
         self.assertEqual(self.setup_script("test").returncode, 0)
         self.without("clang-format")
         self.expect_missing("test", "clang-format")
 
     def test_without_clang_the_tests_continue_and_report_it(self):
-        for name in ("clang-format", "faketime", "openssl"):
+        for name in self.TEST_TOOLS:
             self.program(self.bin / name, "exit 0")
         self.without("clang++")
         done = self.setup_script("test", MUSTER_REQUIRE_CLANG="")
@@ -105,7 +113,7 @@ class SetupWithoutApt(unittest.TestCase):
         self.assertIn("MUSTER_REQUIRE_CLANG=1", done.stderr)
 
     def test_without_etcd_the_tests_continue_and_report_it(self):
-        for name in ("clang-format", "faketime", "openssl", "etcdctl"):
+        for name in (*self.TEST_TOOLS, "etcdctl"):
             self.program(self.bin / name, "exit 0")
         self.without("etcd")
         done = self.setup_script("test", MUSTER_REQUIRE_ETCD="")
@@ -117,7 +125,7 @@ class SetupWithoutApt(unittest.TestCase):
         self.assertIn("MUSTER_REQUIRE_ETCD=1", done.stderr)
 
     def test_without_pythons_headers_the_tests_continue_and_report_it(self):
-        for name in ("clang-format", "faketime", "openssl"):
+        for name in self.TEST_TOOLS:
             self.program(self.bin / name, "exit 0")
         self.program(self.bin / "python3", 'case "$*" in *Python.h*) exit 1 ;; esac')  # It never makes an environment.
         nowhere = str(self.venv.parent / "nowhere")
