@@ -106,7 +106,7 @@ class ReadmeCommands(Processes, unittest.TestCase):
 
     def test_make_targets_named_in_the_documents_exist(self):
         makefile = (ROOT / "Makefile").read_text()
-        named = set(re.findall(r"`make (\w+)`|^make (\w+)", "\n".join(p.read_text() for p in PAGES), re.MULTILINE))
+        named = set(re.findall(r"`make ([\w-]+)`|^make ([\w-]+)", "\n".join(p.read_text() for p in PAGES), re.MULTILINE))
         for target in {first or second for first, second in named}:
             self.assertRegex(makefile, rf"(?m)^{target}:", f"make {target} is documented but not there")
 

@@ -3,6 +3,7 @@
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import tempfile
@@ -175,6 +176,34 @@ class Requirements(unittest.TestCase):
                 if file.is_file():
                     text = file.read_text(encoding="utf-8").lower().replace("-", "_")
                     self.assertNotIn("extra_index", text, file)
+
+
+class LongSuite(unittest.TestCase):
+    def run_script(self, *parts):
+        return subprocess.run([ROOT / "scripts" / "test_all", *parts], text=True, capture_output=True, timeout=60)
+
+    def test_an_unknown_part_is_refused_with_the_names_of_all(self):
+        done = self.run_script("dev", "nothing")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("there is no part 'nothing'; the parts are clang-tidy dev asan", done.stderr)
+
+    def test_the_documents_and_the_forge_have_all_parts(self):
+        parts = set(self.run_script("?").stderr.partition("the parts are ")[2].split())
+        section = (ROOT / "CONTRIBUTING.md").read_text().partition("## The long suite")[2].partition("\n## ")[0]
+        rows = re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)
+        self.assertEqual(set(re.findall(r"`([\w-]+)`", " ".join(rows))), parts)
+        nightly = (ROOT / ".github" / "workflows" / "nightly.yaml").read_text()
+        self.assertEqual(set(re.search(r"part: \[(.*)\]", nightly)[1].split(", ")), parts)
+
+
+class Workflows(unittest.TestCase):
+    def test_every_step_is_a_script_of_the_repository(self):
+        for workflow in sorted((ROOT / ".github" / "workflows").iterdir()):
+            commands = re.findall(r"^ *- run: (.*)", workflow.read_text(), re.MULTILINE)
+            self.assertTrue(commands, workflow)
+            for command in commands:
+                if not command.startswith("apt-get update && apt-get install"):  # what a bare container lacks
+                    self.assertTrue(os.access(ROOT / command.split()[0], os.X_OK), f"{workflow.name}: {command}")
 
 
 class Jobs(unittest.TestCase):
