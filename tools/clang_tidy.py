@@ -65,11 +65,10 @@ def git(*arguments):
     return subprocess.run(["git", *arguments], cwd=ROOT, text=True, capture_output=True).stdout.strip()
 
 
-def sample(files, count, seed):
+def sample(files, count, seed, changed):
     """So many of the files, the changed ones first."""
     shuffled = sorted(files)
     random.Random(seed).shuffle(shuffled)
-    changed = set(git("diff", "--name-only", "HEAD~1").splitlines())
     return sorted(sorted(shuffled, key=lambda name: name not in changed)[:count])
 
 
@@ -82,7 +81,9 @@ def main():
     arguments = parser.parse_args()
     files = sources(arguments.build.resolve())
     seed = arguments.seed or git("rev-parse", "HEAD") or "none"
-    chosen = list(files) if arguments.sample is None else sample(files, arguments.sample, seed)
+    chosen = list(files)
+    if arguments.sample is not None:
+        chosen = sample(files, arguments.sample, seed, set(git("diff", "--name-only", "HEAD~1").splitlines()))
     began, findings = time.monotonic(), 0
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
         for found in filter(None, pool.map(lambda name: check(name, files[name]), chosen)):
