@@ -26,7 +26,7 @@ import documents  # noqa: E402
 import tidy  # noqa: E402
 
 ARCHITECTURE = ROOT / "docs" / "internals" / "architecture.md"
-PATIENCE_S = 60
+PATIENCE_S = 120
 # Every room uses these two. os also calls every room, through its ports: a loop calls what waits for its sockets.
 BELOW_ALL = {"os", "base"}
 
