@@ -1,10 +1,11 @@
 # The commands of this repository. Each one first installs what it needs (scripts/setup), and can be repeated.
-.PHONY: help run meeting test compare sim format clean fuzz coverage histories torture soak
+.PHONY: help run meeting test test-all compare sim format clean fuzz coverage histories torture soak
 
 help:
 	@echo 'make run       build muster, run an elastic job of three nodes, kill one of them'
 	@echo 'make meeting   build muster, start its server; four processes meet through it'
 	@echo 'make test      build and run all tests, plainly, under the sanitizers, or both'
+	@echo 'make test-all  the long suite, for nights: all tests in all builds, long simulations, fuzzers, campaigns'
 	@echo 'make fuzz      run every fuzzer for ten million executions (FUZZ_RUNS, FUZZ_SECONDS)'
 	@echo 'make coverage  report which lines the tests reach'
 	@echo 'make compare   compare server, rendezvous and launcher with those of PyTorch and Redis'
@@ -23,6 +24,9 @@ meeting:
 
 test:
 	@scripts/test
+
+test-all:
+	@scripts/test_all
 
 fuzz:
 	@scripts/fuzz

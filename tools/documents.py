@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Checks the documents of this repository: links, named files, the ways through the code, and line lengths.
+"""Checks the documents of this repository: links, named files, the ways through the code, code blocks, line lengths.
 
     tools/documents.py [ROOT]
 
-Prints one line for each mistake, "file:line: what is wrong", and ends with status 1 if there was one. tests/e2e/
-readme_commands_test.py runs the commands that the documents show. Standard library only.
+Prints one line for each mistake, "file:line: what is wrong", and ends with status 1 if there was one. Standard library
+only. tests/e2e/readme_commands_test.py runs the blocks of commands; those that it must not run have a comment with the
+reason above them: <!-- not run: REASON -->.
 """
 
 import pathlib
@@ -22,6 +23,11 @@ NAMED = re.compile(r"`(?!_)([\w.-]+(?:/[\w.-]+)*\.(?:cc|h|py|sh|md))`")
 FOLDER = re.compile(r"`((?:src|lab|tests|tools|scripts|include|python|docs|examples)(?:/[\w.-]+)*)/?`")
 # "1. `server/store_hub.cc: StoreHub::Execute()`: text", in the section "The five ways".
 STEP = re.compile(r"^\d+\. `([\w/]+\.(?:cc|h)):\s*([\w:~]+)\(\)`")
+# Languages of blocks that tests run, compile or build; other blocks show formats, output and pictures.
+LANGUAGES = {"sh", "python", "cpp", "cmake"}
+COMMAND = re.compile(r"(\$ |\w+=\S* |.*/)?(muster|muster-lab|make|cmake|ctest|pip|torchrun|etcd|etcdctl|scripts/\w+"
+                     r"|tools/\w+\.(py|sh)|apt-get|python3?|sudo) [\w./-]")
+NOT_RUN = re.compile(r"<!-- not run: \w.* -->$")
 
 
 class Document:
@@ -53,10 +59,27 @@ def documents(root):
 
 
 def check_width(page):
-    """Lines fit, outside tables and code."""
-    for number, line in page.text_lines():
-        if len(line) > COLUMNS_MAX and not line.lstrip().startswith("|") and "](" not in line:
+    """Lines fit, outside tables."""
+    for number, line in enumerate(page.lines, 1):
+        if len(line) > COLUMNS_MAX and not line.lstrip().startswith("|"):
             yield number, f"{len(line)} columns, {COLUMNS_MAX} are allowed"
+
+
+def check_blocks(page):
+    """Commands are in blocks that a test runs, or that say why not."""
+    language = None
+    for number, line in enumerate(page.lines, 1):
+        above = page.lines[number - 2] if number > 1 else ""
+        if line.lstrip().startswith("```"):
+            language = line.strip(" `") if language is None else None
+            if language and language not in LANGUAGES:
+                yield number, f"no test knows the language '{language}'; use one of {', '.join(sorted(LANGUAGES))}"
+            if above.startswith("<!-- not run") and not NOT_RUN.match(above):
+                yield number - 1, "a block that is not run needs a reason: <!-- not run: REASON -->"
+        elif language == "" and COMMAND.match(line):
+            yield number, "a command in a block that no test runs; mark the block as sh"
+        elif language is None and above.startswith("<!-- not run"):
+            yield number - 1, "no block of commands follows"
 
 
 def check_words(page):
@@ -136,8 +159,8 @@ def check_tree(root):
              for path in (root / folder).rglob("*.*")}
     names |= {path.name for path in root.glob("*.md")}
     for page in documents(root):
-        for check in (check_width(page), check_words(page), check_links(root, page), check_names(root, page, names),
-                      check_ways(root, page)):
+        for check in (check_width(page), check_words(page), check_blocks(page), check_links(root, page),
+                      check_names(root, page, names), check_ways(root, page)):
             for number, message in check:
                 yield f"{page.name}:{number}: {message}"
     yield from check_sources(root)

@@ -29,7 +29,22 @@ class Documents(unittest.TestCase):
 
     def test_wide_lines(self):
         self.assertEqual(self.mistakes("x" * 121), ["121 columns, 120 are allowed"])
-        self.assertEqual(self.mistakes("x" * 120 + "\n| " + "x" * 200 + " |\n```\n" + "x" * 200 + "\n```\n"), [])
+        self.assertEqual(self.mistakes("x" * 120 + "\n| " + "x" * 200 + " |\n"), [])
+        self.assertEqual(self.mistakes("```\n" + "x" * 121 + "\n```\n"), ["121 columns, 120 are allowed"])
+        self.assertEqual(self.mistakes("[" + "x" * 121 + "](other.md)"), ["133 columns, 120 are allowed"])
+
+    def test_blocks_of_commands(self):
+        unmarked = ["a command in a block that no test runs; mark the block as sh"]
+        for command in ("muster status --server a:1", "$ make run", "A=1 build/dev/muster run x", "scripts/test dev"):
+            self.assertEqual(self.mistakes(f"```\n{command}\n```\n"), unmarked, command)
+            self.assertEqual(self.mistakes(f"```sh\n{command}\n```\n"), [])
+        self.assertEqual(self.mistakes("<!-- not run: it builds -->\n```sh\nmake\n```\nmake run\n"), [])
+        self.assertEqual(self.mistakes("```\nstore: wake only one waiter\n muster run, on each node:  starts\n```\n"), [])
+        self.assertEqual(self.mistakes("<!-- not run -->\n```sh\nmake\n```\n"),
+                         ["a block that is not run needs a reason: <!-- not run: REASON -->"])
+        self.assertEqual(self.mistakes("<!-- not run: it builds -->\ntext\n"), ["no block of commands follows"])
+        self.assertEqual(self.mistakes("```rust\n```\n"),
+                         ["no test knows the language 'rust'; use one of cmake, cpp, python, sh"])
 
     def test_sentences_with_who(self):
         for text in ("Who comes late waits.", "It waits. Whoever comes late joins.", "* Who closes it is known."):

@@ -210,10 +210,10 @@ Result<FleetReport> RunFleet(const FleetOptions& options) {
   };
   FleetReport report;
   const auto play = [&]() -> Status {
-    std::future<Status> done;
+    std::future<Status> formed;
     auto began = SteadyClock::now();
-    on_loop([&] { done = fleet->Form(); });
-    MUSTER_CHECK_OK(await(std::move(done)));
+    on_loop([&] { formed = fleet->Form(); });
+    MUSTER_CHECK_OK(await(std::move(formed)));
     on_loop([&] {
       report.formed = fleet->ended_at() - began;
       report.ranks_ok = fleet->RanksOk();
@@ -222,12 +222,13 @@ Result<FleetReport> RunFleet(const FleetOptions& options) {
     });
     if (options.hold) options.hold();
     if (options.kill == 0) return Ok();
+    std::future<Status> killed;
     on_loop([&] {
       fleet->set_victim(std::hash<std::string>{}(options.run_id));
       began = SteadyClock::now();
-      done = fleet->Kill();
+      killed = fleet->Kill();
     });
-    MUSTER_CHECK_OK(await(std::move(done)));
+    MUSTER_CHECK_OK(await(std::move(killed)));
     on_loop([&] {
       report.reformed = fleet->ended_at() - began;
       report.ranks_ok = report.ranks_ok && fleet->RanksOk();

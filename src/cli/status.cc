@@ -49,7 +49,7 @@ const char* Name(RunReport::Phase phase) {
   return index < std::size(kPhases) ? kPhases[index] : "unknown";  // a newer server may have others
 }
 
-double Seconds(Duration time) { return static_cast<double>(time.count() / 1'000'000) / 1e3; }
+double Seconds(Duration time) { return static_cast<double>(Milliseconds(time)) / 1e3; }
 
 /// Which nodes the run waits for, and why: one sentence.
 std::string Sentence(const RunReport& run) {

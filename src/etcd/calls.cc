@@ -107,7 +107,7 @@ Result<EtcdAnswer> EtcdCalls::Attempt(const EtcdTransaction& transaction, Durati
   };
   const auto pending = std::make_shared<Pending>();
   pending->monitor = around_.MakeMonitor();
-  thread_->loop().Post([this, pending, transaction, patience]() mutable {
+  thread_->loop().Post([this, pending, transaction = transaction, patience]() mutable {
     etcd_->Commit(std::move(transaction), patience, [pending](Result<EtcdAnswer> result) {
       const Lock lock(*pending->monitor);
       pending->answer = std::move(result);

@@ -137,10 +137,15 @@ class ServerLoopTest : public ::testing::Test {
                        [this](size_t) { loop_.Post([this] { server_.CollectPushes(); }); }};
   std::vector<std::string> warnings_;
   std::list<Peer> peers_;
-  ServerLoop server_{
-      loop_, store_, sessions_, 0, {}, [this](LogLevel level, std::string_view line) {
-        if (level >= LogLevel::kWarning) warnings_.emplace_back(line);
-      }};
+  ServerLoop server_{loop_,
+                     store_,
+                     sessions_,
+                     0,
+                     {},
+                     [this](LogLevel level, std::string_view line) {
+                       if (level >= LogLevel::kWarning) warnings_.emplace_back(line);
+                     },
+                     [] { return false; }};
 };
 
 TEST_F(ServerLoopTest, WhatMembersDoNotReadIsWithinTheBoundOnMemory) {

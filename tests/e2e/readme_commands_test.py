@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Runs every shell command in the README, CONTRIBUTING and docs/, as written except for its port and build folder. A
-block in which every line builds, or runs tests, is not run again."""
+"""Runs every block of commands that the documents show, as written except for ports and folders, runs their Python and
+compiles their C++. A block that must not be run has a comment with the reason above it, as tools/documents.py checks."""
 
 import os
 import pathlib
@@ -10,51 +10,80 @@ import subprocess
 import tempfile
 import unittest
 
+from needs import skip_or_fail
 from ports import free_port
+from processes import Processes
 from run_kill_matrix_test import table
 
 ROOT = pathlib.Path(os.environ["MUSTER_SOURCE_DIR"])
 PROGRAMS = [pathlib.Path(os.environ[name]) for name in ("MUSTER_BIN", "MUSTER_LAB_BIN")]
 
-# Commands that run whole builds and tests, or take too long. Comments may follow.
-BUILDS = re.compile(r"(export \w+=|(\w+=\w+ )?(make (run|test|compare|format|clean|fuzz)|cmake|ctest|scripts/\w+"
-                    r"|build/\w+/\w+_(tests|fuzzer|histories)|pip install \./python)\b)")
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-# These commands need the Python package: python/tests/test_documents.py runs them.
+PAGES = [page for folder in (".", "docs", "lab", "tests") for page in
+         sorted((ROOT / folder).glob("*.md" if folder == "." else "**/*.md"))]
+# These need the Python package: python/tests/test_documents.py runs them.
 ELSEWHERE = {ROOT / "docs" / "guide" / "python.md"}
 
 
-def shell_blocks(page):
-    return re.findall(r"^```sh\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+def blocks(page, language):
+    """The page's blocks of a language that are to be run."""
+    if page in ELSEWHERE:
+        return []
+    pattern = re.compile(rf"(<!-- not run: [^\n]*-->\n)?^```{language}\n(.*?)^```", re.MULTILINE | re.DOTALL)
+    return [block for not_run, block in pattern.findall(page.read_text()) if not not_run]
 
 
-class ReadmeCommands(unittest.TestCase):
-    def run_block(self, block):
+class ReadmeCommands(Processes, unittest.TestCase):
+    def run_block(self, block, command=("bash", "-e", "-c")):
         with tempfile.TemporaryDirectory() as folder:
             for preset in set(re.findall(r"build/(\w+)/muster", block)) | {"release"}:
                 bin_folder = pathlib.Path(folder, "build", preset)
                 bin_folder.mkdir(parents=True)
                 for program in PROGRAMS:
                     os.symlink(program, bin_folder / program.name)
-            script = "set -m\n" + block.replace("29500", str(free_port()))
-            environment = {**os.environ, "TMPDIR": folder}  # for logs without a chosen place
-            return subprocess.run(["bash", "-e", "-c", script], cwd=folder, timeout=120, text=True, env=environment,
-                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            # For logs without a chosen place, and commands that are shown as on a machine with muster installed.
+            environment = {**os.environ, "TMPDIR": folder, "PATH": f"{folder}/build/release:{os.environ['PATH']}"}
+            return subprocess.run([*command, block.replace("29500", str(free_port()))], cwd=folder, env=environment,
+                                  timeout=120, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
-    def test_every_shell_block_runs(self):
+    def assert_all_run(self, language, run):
         ran = 0
         for page in PAGES:
-            for block in [] if page in ELSEWHERE else shell_blocks(page):
-                if all(BUILDS.match(line) for line in block.strip().splitlines()):
-                    continue
+            for block in blocks(page, language):
                 with self.subTest(page=str(page.relative_to(ROOT)), block=block):
-                    done = self.run_block(block)
+                    done = run(block)
                     self.assertEqual(done.returncode, 0, done.stdout)
                     ran += 1
-        self.assertGreater(ran, 0, "the documents show no command that can be run")
+        self.assertGreater(ran, 0, f"the documents show no {language} that can be run")
+
+    def test_every_shell_block_runs(self):
+        def run(block):
+            if "HOST:29400" in block:
+                block = block.replace("HOST:29400", self.start_server()[1])
+            return self.run_block("set -m\n" + block)
+        self.assert_all_run("sh", run)
+
+    def test_every_python_block_runs(self):
+        python = os.environ.get("MUSTER_TORCH_PYTHON")
+        skip_or_fail(None if python else "MUSTER_TORCH_PYTHON is not set", "MUSTER_REQUIRE_TORCH")
+        _, address = self.start_server()
+        self.assert_all_run("python", lambda block: self.run_block(block.replace("29500", address.partition(":")[2]),
+                                                                   (python, "-c")))
+
+    def test_every_cpp_block_compiles(self):
+        includes, bodies = set(), []
+        for page in PAGES:
+            for block in blocks(page, "cpp"):
+                lines = block.splitlines()
+                includes |= {line for line in lines if line.startswith("#include")}
+                bodies.append("\n".join([f"void Shown{len(bodies)}([[maybe_unused]] int world_size) {{",
+                                         *(line for line in lines if not line.startswith("#include")), "}"]))
+        self.assertGreater(len(bodies), 0, "the documents show no C++")
+        done = subprocess.run(["c++", "-std=c++20", "-fsyntax-only", "-x", "c++", "-I", ROOT / "include", "-"],
+                              input="\n".join([*sorted(includes), *bodies]), text=True, capture_output=True, timeout=120)
+        self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_getting_started_prints_what_it_promises(self):
-        block = next(b for b in shell_blocks(ROOT / "docs" / "getting-started.md") if "greeting" in b)
+        block = next(b for b in blocks(ROOT / "docs" / "getting-started.md", "sh") if "greeting" in b)
         done = self.run_block(block)
         self.assertIn("hello", done.stdout)
         self.assertIn("key 'never' did not come within 500 ms", done.stdout)
@@ -77,7 +106,7 @@ class ReadmeCommands(unittest.TestCase):
 
     def test_make_targets_named_in_the_documents_exist(self):
         makefile = (ROOT / "Makefile").read_text()
-        named = set(re.findall(r"`make (\w+)`|^make (\w+)", "\n".join(p.read_text() for p in PAGES), re.MULTILINE))
+        named = set(re.findall(r"`make ([\w-]+)`|^make ([\w-]+)", "\n".join(p.read_text() for p in PAGES), re.MULTILINE))
         for target in {first or second for first, second in named}:
             self.assertRegex(makefile, rf"(?m)^{target}:", f"make {target} is documented but not there")
 

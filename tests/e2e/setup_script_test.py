@@ -14,6 +14,8 @@ DEBIANS = ("apt", "dpkg", "sudo")  # Programs with these prefixes are absent.
 
 
 class SetupWithoutApt(unittest.TestCase):
+    TEST_TOOLS = ("clang-format", "clang-tidy", "shellcheck", "faketime", "openssl")
+
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
@@ -87,15 +89,21 @@ class SetupWithoutApt(unittest.TestCase):
         done = self.setup_script("run")
         self.assertEqual(done.returncode, 0, done)
 
+    def test_without_gdb_the_tests_continue(self):
+        for name in self.TEST_TOOLS:
+            self.program(self.bin / name, "exit 0")
+        self.without("gdb")
+        self.assertEqual(self.setup_script("test").returncode, 0)
+
     def test_what_the_tests_need_is_looked_for_too(self):
-        for name in ("clang-format", "faketime", "openssl"):  # So that the result does not depend on this machine.
+        for name in self.TEST_TOOLS:  # So that the result does not depend on this machine.
             self.program(self.bin / name, "exit 0")
         self.assertEqual(self.setup_script("test").returncode, 0)
         self.without("clang-format")
         self.expect_missing("test", "clang-format")
 
     def test_without_clang_the_tests_continue_and_report_it(self):
-        for name in ("clang-format", "faketime", "openssl"):
+        for name in self.TEST_TOOLS:
             self.program(self.bin / name, "exit 0")
         self.without("clang++")
         done = self.setup_script("test", MUSTER_REQUIRE_CLANG="")
@@ -106,7 +114,7 @@ class SetupWithoutApt(unittest.TestCase):
         self.assertIn("MUSTER_REQUIRE_CLANG=1", done.stderr)
 
     def test_without_etcd_the_tests_continue_and_report_it(self):
-        for name in ("clang-format", "faketime", "openssl", "etcdctl"):
+        for name in (*self.TEST_TOOLS, "etcdctl"):
             self.program(self.bin / name, "exit 0")
         self.without("etcd")
         done = self.setup_script("test", MUSTER_REQUIRE_ETCD="")
@@ -118,7 +126,7 @@ class SetupWithoutApt(unittest.TestCase):
         self.assertIn("MUSTER_REQUIRE_ETCD=1", done.stderr)
 
     def test_without_pythons_headers_the_tests_continue_and_report_it(self):
-        for name in ("clang-format", "faketime", "openssl"):
+        for name in self.TEST_TOOLS:
             self.program(self.bin / name, "exit 0")
         self.program(self.bin / "python3", 'case "$*" in *Python.h*) exit 1 ;; esac')  # It never makes an environment.
         nowhere = str(self.venv.parent / "nowhere")
@@ -201,6 +209,34 @@ class ContinuousIntegration(unittest.TestCase):
         self.assertTrue([run for run in runs if run.startswith(".ci/run")], runs)
         for run in runs:
             self.assertNotRegex(run, r"(^|\s)(scripts/test|make test|ctest)(\s|$)", "nothing is required there")
+
+
+class LongSuite(unittest.TestCase):
+    def run_script(self, *parts):
+        return subprocess.run([ROOT / "scripts" / "test_all", *parts], text=True, capture_output=True, timeout=60)
+
+    def test_an_unknown_part_is_refused_with_the_names_of_all(self):
+        done = self.run_script("dev", "nothing")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("there is no part 'nothing'; the parts are clang-tidy dev asan", done.stderr)
+
+    def test_the_documents_and_the_forge_have_all_parts(self):
+        parts = set(self.run_script("?").stderr.partition("the parts are ")[2].split())
+        section = (ROOT / "CONTRIBUTING.md").read_text().partition("## The long suite")[2].partition("\n## ")[0]
+        rows = re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)
+        self.assertEqual(set(re.findall(r"`([\w-]+)`", " ".join(rows))), parts)
+        nightly = (ROOT / ".github" / "workflows" / "nightly.yaml").read_text()
+        self.assertEqual(set(re.search(r"part: \[(.*)\]", nightly)[1].split(", ")), parts)
+
+
+class Workflows(unittest.TestCase):
+    def test_every_step_is_a_script_of_the_repository(self):
+        for workflow in sorted((ROOT / ".github" / "workflows").iterdir()):
+            commands = re.findall(r"^ *- run: (.*)", workflow.read_text(), re.MULTILINE)
+            self.assertTrue(commands, workflow)
+            for command in commands:
+                if not command.startswith("apt-get update && apt-get install"):  # what a bare container lacks
+                    self.assertTrue(os.access(ROOT / command.split()[0], os.X_OK), f"{workflow.name}: {command}")
 
 
 class Jobs(unittest.TestCase):

@@ -148,7 +148,7 @@ Result<Duration> ParseSeconds(std::string_view text) {
 
 Status ReadNodes(const Settings& given, LaunchOptions& options) {
   MUSTER_TRY(options.nodes, given.Parsed("nnodes", ParseNodeCount));
-  const std::string workers = given.Text("nproc-per-node");
+  const std::string& workers = given.Text("nproc-per-node");
   const auto number = ParseWholeNumber(workers);
   if (number ? *number < 1 || *number > kWorkersMax
              : !IsOneOf(workers, {"cpu", "gpu", "xpu", "auto"})) {
@@ -159,7 +159,7 @@ Status ReadNodes(const Settings& given, LaunchOptions& options) {
   options.workers = number ? Concat(*number) : workers;
   options.role = given.Text("role");
   options.local_addr = given.Text("local-addr");
-  if (const std::string mode = given.Text("numa-binding"); !mode.empty()) {
+  if (const std::string& mode = given.Text("numa-binding"); !mode.empty()) {
     MUSTER_TRY(options.numa_binding, ParseNumaMode(mode));
   }
   options.virtual_local_rank = given.Flag("virtual-local-rank");

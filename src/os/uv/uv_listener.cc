@@ -141,7 +141,7 @@ struct UvListener::Poll {
       OwnedFd socket;
       PeerHold hold;
     };
-    auto arrival = std::make_shared<Arrival>(std::move(peer), PeerHold(shares, from));
+    auto arrival = std::make_shared<Arrival>(Arrival{std::move(peer), PeerHold(shares, from)});
     accept([arrival](UvLoop& chosen) {
       return UvStream::Open(chosen, arrival->socket.Release(), std::move(arrival->hold));
     });
