@@ -321,6 +321,22 @@ class Options(Launching, unittest.TestCase):
         worker = self.python_script("")
         self.assertEqual(self.run_job(worker, program=(environment / "torchrun",)).out, f"this one: -u {worker}\n")
 
+    def test_an_active_environment_goes_before_the_interpreter_next_to_the_program(self):
+        for folder in ("usual/bin", "active/bin"):
+            (self.folder / folder).mkdir(parents=True)
+            self.script(f'echo "{folder}"; exit $STATUS', name=f"{folder}/python3")
+        (self.folder / "active/bin/python").symlink_to("python3")
+        program, worker = self.folder / "usual/bin/torchrun", self.python_script("")
+        program.symlink_to(MUSTER)
+        active = {"VIRTUAL_ENV": str(self.folder / "active"), "STATUS": "0"}
+        self.assertEqual(self.run_job(worker, program=(program,), env=active).out, "active/bin\n")
+        shown = self.run_job("--verbose", worker, program=(program,), env=active).err
+        self.assertIn(f"interpreter of the workers is {self.folder}/active/bin/python\n", shown)
+        report = self.run_job(worker, program=(program,), env=active | {"STATUS": "3"}, status=1).err
+        self.assertIn(f"\ninterpreter: {self.folder}/active/bin/python\n", report)
+        (self.folder / "usual/pyvenv.cfg").touch()  # now the program lies in an environment, too
+        self.assertEqual(self.run_job(worker, program=(program,), env=active).out, "usual/bin\n")
+
 
 if __name__ == "__main__":
     unittest.main()

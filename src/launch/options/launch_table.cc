@@ -68,8 +68,9 @@ constexpr ArgumentSpec kOptions[] = {
           {"start-method", kText, "METHOD", "spawn",
            "spawn, fork or forkserver. Has no effect: workers are always new processes."}),
     IsOurs(true, {"python", kText, "PATH", "",
-                  "Interpreter of the workers, where PYTHON_EXEC is not set. Without both: the one "
-                  "next to this program, of the active environment, or on PATH."}),
+                  "Interpreter of the workers, where PYTHON_EXEC is not set. Without both: "
+                  "that of the environment in which this program lies, of the active one, next to "
+                  "this program, or on PATH."}),
     HasVariable(false, {kUseEnv, kFlag, "", "",
                         "Do not pass --local-rank=N to the script: it reads LOCAL_RANK."}),
     Under("Supervision", {"max-restarts", kWhole, "N", "0",
