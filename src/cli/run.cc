@@ -406,7 +406,8 @@ int Launch(JobOptions job) {
                       .are_identical =
                           VariableOrEmpty(job.inherited, "TORCH_ELASTIC_WORKER_IDENTICAL") == "1",
                       .contact_max = options.contact_timeout,
-                      .monitor_interval = options.monitor_interval}},
+                      .monitor_interval = options.monitor_interval},
+       .waits_for_children = options.wait_for_children},
       *rendezvous.handler, *processes, host, around);
   agent = &driver;
   // Once no worker is left, a signal ends the process: it may wait for a console without a reader.

@@ -312,6 +312,7 @@ Status ReadSupervision(const Settings& given, LaunchOptions& options) {
   options.monitor_interval = std::max<Duration>(Duration(std::llround(interval * 1e9)), 1ns);
   MUSTER_TRY(options.shutdown_timeout, given.Parsed("shutdown-timeout", ParseSeconds));
   MUSTER_TRY(options.exit_barrier_timeout, given.Parsed("exit-barrier-timeout", ParseSeconds));
+  options.wait_for_children = given.Flag("wait-for-children");
   options.signals = given.Text("signals-to-handle");
   MUSTER_TRY(const SignalList signals, given.Parsed("signals-to-handle", ParseSignals));
   options.signal_numbers = signals.numbers;

@@ -59,6 +59,7 @@ struct LaunchOptions {
   Duration monitor_interval = 100ms;
   Duration shutdown_timeout = 30s;
   Duration exit_barrier_timeout = 300s;
+  bool wait_for_children = false;
   Duration contact_timeout = 30s;                         ///< From --rdzv-conf.
   std::string signals = "SIGTERM,SIGINT,SIGHUP,SIGQUIT";  ///< As given, for the workers.
   std::vector<int> signal_numbers{SIGTERM, SIGINT, SIGHUP, SIGQUIT};

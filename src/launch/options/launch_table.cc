@@ -82,6 +82,9 @@ constexpr ArgumentSpec kOptions[] = {
              {"shutdown-timeout", kWhole, "SECONDS", "30",
               "Time for workers to end after the signal, before they are killed. Also from "
               "TORCH_ELASTIC_SHUTDOWN_TIMEOUT. In torchrun from 2.12 on."}),
+    IsOurs(true, {"wait-for-children", kFlag, "", "",
+                  "Wait for processes that successful workers have left, such as an upload, "
+                  "instead of ending them."}),
     IsOurs(
         true,
         AlsoFrom("TORCH_ELASTIC_EXIT_BARRIER_TIMEOUT",

@@ -37,6 +37,9 @@ class WorkerRunner {
   /// Ends all remaining descendants of workers that have ended, and waits for their end within
   /// limits.
   virtual void Sweep() = 0;
+  /// When all workers have ended: names the remaining descendants, such as "sync.py (pid 12)", and
+  /// sends them `signal`, unless it is 0.
+  virtual std::vector<std::string> Leftovers(int signal = 0) = 0;
 };
 
 }  // namespace muster
