@@ -1,5 +1,6 @@
 #include "launch/job_host.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <utility>
@@ -8,6 +9,7 @@
 #include "launch/logs/error_file.h"
 #include "launch/logs/failure_json.h"
 #include "launch/logs/last_lines.h"
+#include "os/posix/system_error.h"
 
 namespace muster {
 
@@ -54,6 +56,11 @@ Result<std::vector<WorkerCommand>> JobHost::Prepare(const Placement& place, int6
   LogRound();
   MUSTER_TRY(attempt_, logs_.Begin(restarts, count));
   MUSTER_CHECK_OK(StartWatchdog());
+  if (options_.launch.command.run_path && count > 1) {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) return SystemError("no pipe for --run-path");
+    for (size_t i = 0; i < 2; ++i) siblings_[i] = OwnedFd(ends[i]);
+  }
   std::vector<WorkerCommand> commands;
   for (size_t worker = 0; worker < count; ++worker) {
     MUSTER_TRY(WorkerCommand command, CommandOf(worker));
@@ -86,6 +93,7 @@ Result<WorkerCommand> JobHost::CommandOf(size_t worker) {
   WorkerCommand command{.arguments = WorkerArguments(options_.launch.command, worker),
                         .environment = ToLines(environment)};
   if (!options_.cpus.empty()) command.cpus = options_.cpus[worker];
+  if (siblings_[0].is_open()) command.descriptors = {siblings_[0].get(), siblings_[1].get()};
   MUSTER_TRY(command.output_path, OpenStream(worker, STDOUT_FILENO, plan.out));
   MUSTER_TRY(command.error_path, OpenStream(worker, STDERR_FILENO, plan.err));
   return command;
@@ -123,6 +131,8 @@ Result<std::string> JobHost::OpenStream(size_t worker, int stream, Destination t
 
 void JobHost::OnStarted(size_t worker, int64_t pid) {
   workers_[worker].pid = pid;
+  if (worker + 1 == workers_.size())
+    for (OwnedFd& end : siblings_) end.Close();
   Record("START", AsEvent(worker));
 }
 

@@ -17,6 +17,7 @@
 #include "launch/watchdog.h"
 #include "launch/workers/worker_environment.h"
 #include "os/ports/clock.h"
+#include "os/posix/owned_fd.h"
 
 namespace muster {
 
@@ -98,6 +99,7 @@ class JobHost final : public AgentHost {
   std::optional<Placement> place_;
   int64_t restarts_ = 0;
   std::vector<Worker> workers_;
+  OwnedFd siblings_[2];  ///< A pipe; open until all workers that get its ends have been started.
   std::vector<FailureRecord> failures_;
 };
 

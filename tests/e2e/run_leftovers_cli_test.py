@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What `muster run` does with processes that successful workers leave."""
+"""What `muster run` does with processes that successful workers leave, and how workers of --run-path end together."""
 
 import signal
 import unittest
@@ -62,6 +62,33 @@ class Leftovers(Launching, unittest.TestCase):
 
     def test_nothing_is_said_where_nothing_is_left(self):
         self.assertEqual(self.run_job("--no-python", self.script("sleep 0.1 & exit 0")).err, "")
+
+
+class RunPath(Launching, unittest.TestCase):
+
+    def test_a_worker_is_torn_down_after_the_scripts_of_all_have_ended(self):
+        script = self.python_script(
+            "import atexit, os, pathlib, sys, time\n"
+            "seen, rank = pathlib.Path(os.environ['SEEN']), os.environ['RANK']\n"
+            "def note(what): (seen / (what + rank)).write_text(str(time.monotonic_ns()))\n"
+            "atexit.register(note, 'torn')\n"
+            "if rank == '0' and os.fork() == 0: time.sleep(600)\n"  # holds nothing up
+            "if rank == '1':\n"
+            "    while not (seen / 'done0').exists(): time.sleep(0.01)\n"
+            "    time.sleep(0.5)\n"
+            "note('done')\n"
+            "if rank == '2': sys.exit(0)\n")
+        self.run_job("--nproc-per-node=3", "--run-path", script)
+        times = {path.name: int(path.read_text()) for path in self.seen.iterdir()}
+        self.assertEqual(len(times), 6)
+        for rank in range(3):
+            self.assertGreater(times[f"torn{rank}"], times["done1"])
+
+    def test_a_failed_worker_is_not_waited_for(self):
+        script = self.python_script("import os, sys\nif os.environ['RANK'] == '1': sys.exit(3)\n")
+        outcome = self.run_job("--nproc-per-node=2", "--run-path", script, status=1)
+        self.assertIn("rank 1 (local rank 1", outcome.err)
+        self.assertEqual(self.run_job("--run-path", self.python_script("")).err, "", "one has nobody to wait for")
 
 
 if __name__ == "__main__":

@@ -12,12 +12,16 @@
 
 namespace muster {
 
+/// The number of the first descriptor in a worker that is not a standard stream.
+inline constexpr int kInheritedFd = 4;
+
 struct WorkerCommand {
   std::vector<std::string> arguments{};    ///< The program first: a path, or a name to be found on
                                            ///< the PATH of `environment`.
   std::vector<std::string> environment{};  ///< "NAME=value": the whole environment.
   std::string output_path{};  ///< Where its standard output goes; empty: to that of this process.
   std::string error_path{};   ///< Where its standard error goes.
+  std::vector<int> descriptors{};  ///< Of this process, which it gets as kInheritedFd, and so on.
   std::vector<int> cpus{};  ///< The only CPUs that it may run on; empty: all CPUs of this process.
 };
 

@@ -49,6 +49,7 @@ class WorkerLaunch {
   OwnedFd error_;
   int output_fd_ = -1;  // -1: unchanged
   int error_fd_ = -1;
+  std::vector<OwnedFd> inherited_;
   std::vector<unsigned long> cpu_mask_;
   OwnedFd report_;     // receives the error; closed by a successful exec
   OwnedFd reporting_;  // the other end of report_
