@@ -324,7 +324,7 @@ Status ReadSupervision(const Settings& given, LaunchOptions& options) {
 }
 
 Status ReadLogs(const Settings& given, LaunchOptions& options) {
-  if (given.Given("logs-specs")) {
+  if (given.Given("logs-specs") && given.Text("logs-specs") != "default") {
     return given.Wrong("logs-specs",
                        "Python plug-ins cannot be loaded here; use torchrun for that");
   }

@@ -196,6 +196,7 @@ TEST(LaunchOptionsTest, Launch022AVariableOfTheWrongTypeIsAUsageError) {
 TEST(LaunchOptionsTest, Launch023LogsSpecsHasNoVariable) {
   EXPECT_EQ(Options({"W"}, {{"PET_LOGS_SPECS", "zzz"}}), Options({"W"}));
   ExpectRefused({"--logs-specs=zzz", "W"}, "use torchrun");
+  EXPECT_EQ(Options({"--logs-specs=default", "W"}), Options({"W"})) << "torchrun's own";
 }
 
 TEST(LaunchOptionsTest, AnEmptyFolderInTheVariableIsNone) {

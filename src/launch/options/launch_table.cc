@@ -110,7 +110,8 @@ constexpr ArgumentSpec kOptions[] = {
      "Destination of lifecycle events: null (none), console (JSON on stderr), or "
      "file:PATH (JSON with real times, appended)."},
     HasVariable(false, {"logs-specs", kText, "NAME", "",
-                        "A Python plug-in. It cannot be loaded here: use torchrun for that."}),
+                        "default, or a Python plug-in, which cannot be loaded here: use torchrun "
+                        "for that."}),
     IsOurs(true, {"failure-report", kText, "FILE", "",
                   "Also write to this file, as JSON, which worker failed first and how."}),
     IsOurs(true, {"quiet", kFlag, "", "", "Print failures only."}),
