@@ -32,9 +32,7 @@ JobHost::JobHost(JobOptions options, LogTree logs, AgentEventSink events, Clock&
       logs_(std::move(logs)),
       events_(std::move(events)),
       clock_(clock),
-      began_(clock.Now()),
-      prefix_template_(
-          VariableOrEmpty(options_.inherited, "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE")) {}
+      began_(clock.Now()) {}
 
 void JobHost::OnJoining() { options_.on_joining(); }
 
@@ -112,7 +110,8 @@ Result<std::string> JobHost::OpenStream(size_t worker, int stream, Destination t
                                           }}));
   }
   // Finding the name of the host may take a while.
-  const bool names_host = prefix_template_.find("host") != std::string::npos;
+  const std::string& pattern = options_.launch.prefix_template;
+  const bool names_host = pattern.find("host") != std::string::npos;
   const WorkerLabel label{.role = options_.launch.role,
                           .rank = place_->ranks.first_rank + static_cast<int64_t>(worker),
                           .local_rank = worker,
@@ -121,7 +120,7 @@ Result<std::string> JobHost::OpenStream(size_t worker, int stream, Destination t
   const auto& filters = is_error ? options_.launch.error_filters : options_.launch.output_filters;
   const std::string filtered = is_error ? attempt_.FilteredErr() : attempt_.FilteredOut();
   MUSTER_CHECK_OK(follower_->Follow({.path = path,
-                                     .prefix = LinePrefix(label, prefix_template_),
+                                     .prefix = LinePrefix(label, pattern),
                                      .console = stream,
                                      .worker = worker,
                                      .filters = filters,

@@ -90,7 +90,6 @@ class JobHost final : public AgentHost {
   const AgentEventSink events_;
   Clock& clock_;
   const Instant began_;
-  const std::string prefix_template_;
   std::unique_ptr<Follower> follower_;  ///< Exists once there is a file to follow.
   std::unique_ptr<Watchdog> watchdog_;  ///< Exists while there are workers, if it is enabled.
   std::vector<TimerRequest> expired_;   ///< In this attempt, and the signal was sent.

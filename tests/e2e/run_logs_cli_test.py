@@ -96,6 +96,9 @@ class Logs(Launching, unittest.TestCase):
             with self.subTest(template):
                 shown = self.job(worker, "-t", "3", env={"TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE": template}).out
                 self.assertEqual(shown, line + "\n")
+        host = os.uname().nodename.split(".")[0]
+        self.assertEqual(self.job(worker, "-t", "3", "--log-line-prefix-template", "${hostname} $rank: ").out,
+                         f"{host} 0: hi\n")
 
     def test_launch113_streams_of_single_workers(self):
         outcome = self.job(self.script(TWO_STREAMS), "-r", "0:1,1:2", "-t", "1:1", workers=2)

@@ -14,12 +14,13 @@ from ports import free_port
 
 LEGACY = (MUSTER, "launch")
 
-# torchrun's options, with the two that it has, or may have, since 2.12.
+# torchrun's options, with those that it has, or may have, since 2.12.
 OPTIONS = """
     nnodes nproc-per-node rdzv-backend rdzv-endpoint rdzv-id rdzv-conf standalone max-restarts monitor-interval
     start-method event-log-handler role module no-python run-path log-dir redirects tee local-ranks-filter
     duplicate-stdout-filters duplicate-stderr-filters node-rank master-addr master-port local-addr logs-specs
-    numa-binding signals-to-handle virtual-local-rank shutdown-timeout exit-barrier-timeout help
+    numa-binding signals-to-handle virtual-local-rank shutdown-timeout exit-barrier-timeout log-line-prefix-template
+    wait-for-children help
 """.split()
 
 
@@ -101,12 +102,17 @@ class Options(Launching, unittest.TestCase):
 
     @unittest.skipIf(has_accelerator(), "this machine has an accelerator")
     def test_launch016_auto_without_accelerators_is_one_worker_for_each_cpu(self):
-        self.assertEqual(self.workers_of("--nproc-per-node=auto"), os.sysconf("SC_NPROCESSORS_ONLN"))
+        started = self.workers_of("--nproc-per-node=auto")
+        self.assertEqual(started, self.workers_of("--nproc-per-node=cpu"))
+        self.assertLessEqual(started, len(os.sched_getaffinity(0)), "a quota may allow fewer")
 
-    def test_launch017_cpu_ignores_the_launchers_affinity(self):
+    def test_launch017_cpu_counts_the_cpus_of_the_launchers_affinity(self):
         one = min(os.sched_getaffinity(0))
         started = self.workers_of("--nproc-per-node=cpu", preexec_fn=lambda: os.sched_setaffinity(0, {one}))
-        self.assertEqual(started, os.sysconf("SC_NPROCESSORS_ONLN"))
+        self.assertEqual(started, 1)
+
+    def test_torchruns_own_logs_specs_are_accepted_by_name(self):
+        self.assertEqual(self.workers_of("--logs-specs=default"), 1)
 
     def test_launch013_a_number_of_nodes_has_to_be_one(self):
         for nodes in ("1:2:3", "2:1", "0", "a"):

@@ -332,6 +332,7 @@ Status ReadLogs(const Settings& given, LaunchOptions& options) {
   MUSTER_TRY(options.streams.redirects, given.Parsed("redirects", ParseStreams));
   MUSTER_TRY(options.streams.tee, given.Parsed("tee", ParseStreams));
   options.log_dir = given.Text("log-dir");
+  options.prefix_template = given.Text("log-line-prefix-template");
   options.streams.without_logs = options.log_dir == "/dev/null";
   options.output_filters = ParseFilters(given.Text("duplicate-stdout-filters"));
   options.error_filters = ParseFilters(given.Text("duplicate-stderr-filters"));

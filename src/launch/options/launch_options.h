@@ -71,6 +71,7 @@ struct LaunchOptions {
   // Logs and reports.
   std::string log_dir{};  ///< Empty: none.
   StreamOptions streams{};
+  std::string prefix_template{};  ///< Empty: the usual one, see LinePrefix().
   std::vector<std::string> output_filters{};
   std::vector<std::string> error_filters{};
   std::string failure_report{};  ///< A file. Empty: none.

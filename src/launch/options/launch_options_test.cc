@@ -199,6 +199,14 @@ TEST(LaunchOptionsTest, Launch023LogsSpecsHasNoVariable) {
   EXPECT_EQ(Options({"--logs-specs=default", "W"}), Options({"W"})) << "torchrun's own";
 }
 
+TEST(LaunchOptionsTest, ThePrefixOfLinesIsAnOptionOrOneOfTwoVariables) {
+  const std::string older = "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE";
+  const std::string newer = "PET_LOG_LINE_PREFIX_TEMPLATE";
+  EXPECT_EQ(Options({"W"}, {{older, "a"}}).prefix_template, "a");
+  EXPECT_EQ(Options({"W"}, {{older, "a"}, {newer, "b"}}).prefix_template, "b");
+  EXPECT_EQ(Options({"--log-line-prefix-template=c", "W"}, {{newer, "b"}}).prefix_template, "c");
+}
+
 TEST(LaunchOptionsTest, AnEmptyFolderInTheVariableIsNone) {
   EXPECT_EQ(Options({"W"}, {{"PET_LOG_DIR", ""}}).log_dir, "");
   EXPECT_EQ(Options({"W"}, {{"PET_LOG_DIR", "logs"}}).log_dir, "logs");

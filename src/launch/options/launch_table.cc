@@ -29,8 +29,8 @@ constexpr ArgumentSpec kOptions[] = {
     Under("Nodes and workers", {"nnodes", kText, "N|MIN:MAX", "1:1",
                                 "Number of nodes, or the minimum and maximum of an elastic job."}),
     {"nproc-per-node", kText, "N|WORD", "1",
-     "Workers on this node: a number, gpu or xpu (one for each), cpu (one for each logical "
-     "CPU), auto (accelerators if there are any, else CPUs)."},
+     "Workers on this node: a number, gpu or xpu (one for each), cpu (one for each CPU "
+     "that this process may use), auto (accelerators if there are any, else CPUs)."},
     {"role", kText, "NAME", "default",
      "Role of these workers. Workers of one role also have ranks within it."},
     {"local-addr", kText, "ADDR", "",
@@ -101,6 +101,12 @@ constexpr ArgumentSpec kOptions[] = {
                  "0:1,1:3 by worker."}),
     Letter('t', {"tee", kText, "STREAMS", "0",
                  "Write them to files and show them, each line with its worker's rank."}),
+    AlsoFrom(
+        "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE",
+        {"log-line-prefix-template", kText, "TEXT", "",
+         "Prefix of teed lines, with ${role_name}, ${rank}, ${local_rank}, ${hostname}, ${host} "
+         "(with its domain) and ${attempt}. Also from "
+         "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE."}),
     {"local-ranks-filter", kText, "N,...", "", "Show these workers only. Without it: all."},
     {"duplicate-stdout-filters", kText, "TEXTS", "",
      "Copy lines of teed stdout that contain one of these texts to one file. Commas "
