@@ -4,6 +4,7 @@
 import os
 import signal
 import socket
+import subprocess
 import sys
 import unittest
 import uuid
@@ -20,7 +21,7 @@ OPTIONS = """
     start-method event-log-handler role module no-python run-path log-dir redirects tee local-ranks-filter
     duplicate-stdout-filters duplicate-stderr-filters node-rank master-addr master-port local-addr logs-specs
     numa-binding signals-to-handle virtual-local-rank shutdown-timeout exit-barrier-timeout log-line-prefix-template
-    wait-for-children help
+    wait-for-children print-completion help
 """.split()
 
 
@@ -110,6 +111,13 @@ class Options(Launching, unittest.TestCase):
         one = min(os.sched_getaffinity(0))
         started = self.workers_of("--nproc-per-node=cpu", preexec_fn=lambda: os.sched_setaffinity(0, {one}))
         self.assertEqual(started, 1)
+
+    def test_bash_completes_the_options(self):
+        shown = self.run_job("--print-completion", "bash").out
+        # What bash does for "torchrun --nproc<tab>".
+        completed = subprocess.run(["bash", "-c", f"{shown}\neval compgen $(complete -p torchrun | sed 's/complete//; "
+                                    "s/ torchrun$//') -- --nproc"], capture_output=True, text=True, check=True)
+        self.assertEqual(completed.stdout, "--nproc-per-node\n")
 
     def test_torchruns_own_logs_specs_are_accepted_by_name(self):
         self.assertEqual(self.workers_of("--logs-specs=default"), 1)

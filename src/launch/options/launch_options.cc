@@ -376,6 +376,8 @@ std::variant<LaunchOptions, LaunchRefusal> ReadLaunchOptions(std::span<const std
   const Result<CommandLine> line = ReadCommandLine(specs, arguments);
   if (!line) return UsageError(line.error().message);
   if (line->help) return LaunchRefusal{.status = 0, .text = LaunchHelp(personality)};
+  if (const auto shell = line->given.find("print-completion"); shell != line->given.end())
+    return LaunchRefusal{.status = 0, .text = LaunchCompletion(shell->second)};
   const Result<Settings> given = Settings::Read(specs, *line, environment);
   if (!given) return UsageError(given.error().message);
   if (!line->script) return UsageError("the script is missing; see --help");

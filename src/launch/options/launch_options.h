@@ -37,6 +37,9 @@ std::vector<ArgumentSpec> LaunchTable(LaunchPersonality personality);
 /// At most 100 columns wide; ends without a newline.
 std::string LaunchHelp(LaunchPersonality personality = LaunchPersonality::kRun);
 
+/// The lines that make bash, zsh, tcsh or fish complete the options of `muster` and `torchrun`.
+std::string LaunchCompletion(std::string_view shell);
+
 struct LaunchOptions {
   // Nodes and workers.
   NodeCount nodes{};

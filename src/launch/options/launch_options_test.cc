@@ -561,6 +561,16 @@ TEST(LaunchHelpTest, FitsAHundredColumns) {
   }
 }
 
+TEST(LaunchHelpTest, EveryShellCanCompleteTheOptions) {
+  for (const std::string shell : {"bash", "zsh", "tcsh", "fish"}) {
+    const auto refusal =
+        std::get<LaunchRefusal>(ReadLaunchOptions(std::vector{"--print-completion=" + shell}, {}));
+    EXPECT_EQ(refusal.status, 0);
+    EXPECT_THAT(refusal.text, AllOf(HasSubstr("complete"), HasSubstr("rdzv-endpoint"),
+                                    HasSubstr("muster"), HasSubstr("torchrun")));
+  }
+}
+
 TEST(LaunchHelpTest, TellsEveryOptionItsDefaultAndItsVariable) {
   const std::string help = LaunchHelp();
   for (const ArgumentSpec& option : LaunchTable(LaunchPersonality::kRun)) {

@@ -122,6 +122,10 @@ constexpr ArgumentSpec kOptions[] = {
                   "Also write to this file, as JSON, which worker failed first and how."}),
     IsOurs(true, {"quiet", kFlag, "", "", "Print failures only."}),
     IsOurs(true, {"verbose", kFlag, "", "", "Print what happens, and why."}),
+    HasVariable(false, OneOf("bash,zsh,tcsh,fish",
+                             {"print-completion", kText, "SHELL", "",
+                              "Print the completion of these options for bash, zsh, tcsh or fish: "
+                              "eval \"$(muster run --print-completion bash)\"."})),
     Letter('h', {"help", kHelp, "", "", "Show this and end."}),
 };
 
@@ -160,6 +164,23 @@ std::vector<ArgumentSpec> LaunchTable(LaunchPersonality personality) {
 
 std::string LaunchHelp(LaunchPersonality personality) {
   return Concat(kLaunchUsage, '\n', kAbout, HelpOn(LaunchTable(personality), 100), kStatuses);
+}
+
+std::string LaunchCompletion(std::string_view shell) {
+  std::string names;
+  std::string fish;
+  for (const ArgumentSpec& option : LaunchTable(LaunchPersonality::kRun)) {
+    names += Concat(shell == "tcsh" ? " " : " --", option.name);
+    for (const std::string_view program : {"muster", "torchrun"})
+      fish += Concat("complete -c ", program, " -l ", option.name, "\n");
+  }
+  if (shell == "fish") return fish;
+  if (shell == "tcsh")
+    return Concat("complete muster 'c/--/(", names, ")/'\ncomplete torchrun 'c/--/(", names, ")/'");
+  const std::string_view begin =
+      shell == "zsh" ? "autoload -U +X compinit bashcompinit && compinit && bashcompinit\n" : "";
+  // Where no option fits, the word is the name of a file.
+  return Concat(begin, "complete -o default -W '", names, "' muster torchrun");
 }
 
 }  // namespace muster
