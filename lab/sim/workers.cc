@@ -128,6 +128,12 @@ void SimWorkers::Sweep() {
   }
 }
 
+std::vector<std::string> SimWorkers::Leftovers(int signal) {
+  std::vector<std::string> left(left_behind(), "a process");
+  if (signal != 0) Sweep();
+  return left;
+}
+
 // ----------------------------------------------------------------------------------------------
 // what happens to them
 

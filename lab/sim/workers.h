@@ -37,6 +37,7 @@ class SimWorkers final : public WorkerRunner {
   Result<int64_t> Start(size_t worker, const WorkerCommand& command) override;
   void Signal(size_t worker, int signal) override;
   void Sweep() override;
+  std::vector<std::string> Leftovers(int signal) override;
 
   /// The process is gone; the guardian ends its workers.
   void EndAll();

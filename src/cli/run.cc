@@ -129,8 +129,8 @@ void CheckScript(const CommandOptions& command, const Environment& environment) 
 void FindWhatToRun(const std::string& own_path, JobOptions& job) {
   CommandOptions& command = job.launch.command;
   std::string own_python;
+  const std::string option = std::exchange(command.python, "");
   if (!command.no_python) {
-    const std::string option = command.python;
     command.python = Must(FindPython(job.inherited, own_path, OwnPath(), option));
     Environment without = job.inherited;
     without.erase("PYTHON_EXEC");
@@ -185,6 +185,8 @@ JobOptions Plan(LaunchOptions given, const std::string& own_path) {
   for (const std::string& warning : options.warnings) Write(options, warning);
   job.workers = Must(CountWorkers(options.workers, job.inherited));
   FindWhatToRun(UnresolvedOwnPath(own_path, job.inherited), job);
+  if (const std::string& python = options.command.python; !python.empty())
+    Write(options, Concat("the interpreter of the workers is ", python), true);
   if (IsHangupIgnored()) std::erase(options.signal_numbers, SIGHUP);
   if (options.numa_binding)
     job.cpus = Must(CpusOfWorkers(*options.numa_binding, job.workers, job.inherited));
@@ -264,6 +266,7 @@ Status WriteReport(int status, const Agent& agent, const JobHost& host, Failures
     failures.root = 0;
   }
   const FailedJob job{.entry_point = host.options().entry_point,
+                      .interpreter = host.options().launch.command.python,
                       .node = host.host_name(),
                       .run_id = host.options().launch.run_id,
                       .round = host.place() ? host.place()->round : 0,
@@ -281,8 +284,11 @@ void ReportEnd(int status, const Agent& agent, JobHost& host, const std::string&
   host.RecordEnd(status == kOk || workers_failed ? "" : agent.why());
   if (status == kOk) return;
   if (workers_failed) {
-    ReportStderr(Concat("\n", FailureReport(host.options().entry_point, failures.records,
-                                            failures.root, LocalTimeText)));
+    const std::string& python = host.options().launch.command.python;
+    ReportStderr(Concat(
+        "\n",
+        FailureReport(host.options().entry_point, failures.records, failures.root, LocalTimeText),
+        python.empty() ? "" : Concat("interpreter: ", OneLine(python), "\n")));
   } else if (signal != 0) {
     // Not ReportStderr(): a launcher that has received a signal does not wait for a reader.
     PrintNotice(Concat(SignalName(signal), " came, and has ended the job on this node"));
@@ -400,7 +406,8 @@ int Launch(JobOptions job) {
                       .are_identical =
                           VariableOrEmpty(job.inherited, "TORCH_ELASTIC_WORKER_IDENTICAL") == "1",
                       .contact_max = options.contact_timeout,
-                      .monitor_interval = options.monitor_interval}},
+                      .monitor_interval = options.monitor_interval},
+       .waits_for_children = options.wait_for_children},
       *rendezvous.handler, *processes, host, around);
   agent = &driver;
   // Once no worker is left, a signal ends the process: it may wait for a console without a reader.

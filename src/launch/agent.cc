@@ -1,10 +1,16 @@
 #include "launch/agent.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/assert.h"
+#include "base/text.h"
 
 namespace muster {
+
+namespace {
+constexpr int kTerminate = 15;
+}  // namespace
 
 Agent::Agent(const AgentOptions& options, RendezvousHandler& handler, WorkerRunner& runner,
              AgentHost& host, System& around)
@@ -27,6 +33,10 @@ int Agent::Run() {
     for (const AgentEvent& event : events) Handle(event);
   }
   rendezvous_.Finish();
+  if (may_have_left_) {
+    EndLeftovers();
+    host_.OnAttemptOver(machine_.failures());  // Not before: what they write is still shown.
+  }
   // A join in progress cannot be cancelled, and nothing has to be sent then: the connection ends
   // with this process.
   if (!rendezvous_.state().is_joining) rendezvous_.IsDoneBy(clock_.Now() + options_.shutdown_max);
@@ -83,6 +93,9 @@ void Agent::Execute(const AgentAction& action) {
     case AgentAction::Kind::kSweep:
       runner_.Sweep();
       return host_.OnAttemptOver(machine_.failures());
+    case AgentAction::Kind::kSucceeded:
+      may_have_left_ = true;
+      return;
     case AgentAction::Kind::kEnterBarrier:
       return rendezvous_.EnterBarrier();
     case AgentAction::Kind::kClose:
@@ -116,6 +129,50 @@ void Agent::ReportStartFailure(size_t worker, const std::string& why) {
   Post({.kind = AgentEvent::Kind::kStartFailed, .text = why});
   for (size_t missing = worker; missing < options_.rules.workers; ++missing)
     Post({.kind = AgentEvent::Kind::kWorkerEnded, .worker = missing});
+}
+
+// A checkpoint upload or a syncer may end in order. No event reports the end of such processes:
+// they are searched for, at growing intervals. A first signal ends a wait for them, the next one
+// kills.
+void Agent::EndLeftovers() {
+  constexpr size_t kNamed = 8;
+  constexpr Duration kUnnoticed = 200ms;  // They may be about to end, too.
+  constexpr Duration kPauseMax = 500ms;
+  const Instant begin = clock_.Now();
+  bool waits = options_.waits_for_children && status_ == 0;
+  bool was_named = false;
+  Instant kill_at = Instant::Never();
+  const auto terminate = [&] {
+    runner_.Leftovers(kTerminate);
+    kill_at = clock_.Now() + options_.rules.grace;
+  };
+  for (Duration pause = 10ms; !around_.has_ended(); pause = std::min(2 * pause, kPauseMax)) {
+    const std::vector<std::string> left = runner_.Leftovers();
+    if (left.empty()) return;
+    const Instant now = clock_.Now();
+    if (now >= kill_at) {
+      host_.Log(Concat("kills what the workers left: ", ListOf(left, kNamed)));
+      return runner_.Sweep();
+    }
+    if (!was_named && now >= begin + kUnnoticed) {
+      was_named = true;
+      host_.Log(Concat(
+          "the workers left processes: ", ListOf(left, kNamed),
+          waits ? "; waits for them"
+                : Concat("; they get SIGTERM and ", Milliseconds(options_.rules.grace) / 1'000,
+                         " s (--wait-for-children waits for them)")));
+      if (!waits) terminate();
+    }
+    Lock lock(*monitor_);
+    if (events_.empty()) monitor_->WaitUntil(std::min(kill_at, now + pause));
+    for (const AgentEvent& event : std::exchange(events_, {})) {
+      if (event.kind != AgentEvent::Kind::kSignal) continue;
+      if (!std::exchange(waits, false))
+        kill_at = now;
+      else
+        terminate();
+    }
+  }
 }
 
 }  // namespace muster

@@ -40,6 +40,8 @@ class AgentHost {
 struct AgentOptions {
   AgentRules rules{};
   RendezvousThreadOptions rendezvous{};
+  /// For processes that successful workers have left, instead of ending them.
+  bool waits_for_children = false;
   /// Time for the last requests to the rendezvous.
   Duration shutdown_max = 5s;
 };
@@ -71,6 +73,7 @@ class Agent {
   void Execute(const AgentAction& action);
   void StartWorkers(int64_t restarts);
   void ReportStartFailure(size_t worker, const std::string& why);
+  void EndLeftovers();
 
   const AgentOptions options_;
   WorkerRunner& runner_;
@@ -78,7 +81,8 @@ class Agent {
   System& around_;
   Clock& clock_;
   AgentMachine machine_;
-  std::vector<int64_t> pids_;  ///< Pids of the workers that were started last.
+  std::vector<int64_t> pids_;   ///< Pids of the workers that were started last.
+  bool may_have_left_ = false;  ///< The workers have succeeded, and nothing has been swept.
   int status_ = 1;
   std::string why_;
 

@@ -1,5 +1,6 @@
 #include "launch/job_host.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <utility>
@@ -8,6 +9,7 @@
 #include "launch/logs/error_file.h"
 #include "launch/logs/failure_json.h"
 #include "launch/logs/last_lines.h"
+#include "os/posix/system_error.h"
 
 namespace muster {
 
@@ -30,9 +32,7 @@ JobHost::JobHost(JobOptions options, LogTree logs, AgentEventSink events, Clock&
       logs_(std::move(logs)),
       events_(std::move(events)),
       clock_(clock),
-      began_(clock.Now()),
-      prefix_template_(
-          VariableOrEmpty(options_.inherited, "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE")) {}
+      began_(clock.Now()) {}
 
 void JobHost::OnJoining() { options_.on_joining(); }
 
@@ -54,6 +54,11 @@ Result<std::vector<WorkerCommand>> JobHost::Prepare(const Placement& place, int6
   LogRound();
   MUSTER_TRY(attempt_, logs_.Begin(restarts, count));
   MUSTER_CHECK_OK(StartWatchdog());
+  if (options_.launch.command.run_path && count > 1) {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) return SystemError("no pipe for --run-path");
+    for (size_t i = 0; i < 2; ++i) siblings_[i] = OwnedFd(ends[i]);
+  }
   std::vector<WorkerCommand> commands;
   for (size_t worker = 0; worker < count; ++worker) {
     MUSTER_TRY(WorkerCommand command, CommandOf(worker));
@@ -86,6 +91,7 @@ Result<WorkerCommand> JobHost::CommandOf(size_t worker) {
   WorkerCommand command{.arguments = WorkerArguments(options_.launch.command, worker),
                         .environment = ToLines(environment)};
   if (!options_.cpus.empty()) command.cpus = options_.cpus[worker];
+  if (siblings_[0].is_open()) command.descriptors = {siblings_[0].get(), siblings_[1].get()};
   MUSTER_TRY(command.output_path, OpenStream(worker, STDOUT_FILENO, plan.out));
   MUSTER_TRY(command.error_path, OpenStream(worker, STDERR_FILENO, plan.err));
   return command;
@@ -104,7 +110,8 @@ Result<std::string> JobHost::OpenStream(size_t worker, int stream, Destination t
                                           }}));
   }
   // Finding the name of the host may take a while.
-  const bool names_host = prefix_template_.find("host") != std::string::npos;
+  const std::string& pattern = options_.launch.prefix_template;
+  const bool names_host = pattern.find("host") != std::string::npos;
   const WorkerLabel label{.role = options_.launch.role,
                           .rank = place_->ranks.first_rank + static_cast<int64_t>(worker),
                           .local_rank = worker,
@@ -113,7 +120,7 @@ Result<std::string> JobHost::OpenStream(size_t worker, int stream, Destination t
   const auto& filters = is_error ? options_.launch.error_filters : options_.launch.output_filters;
   const std::string filtered = is_error ? attempt_.FilteredErr() : attempt_.FilteredOut();
   MUSTER_CHECK_OK(follower_->Follow({.path = path,
-                                     .prefix = LinePrefix(label, prefix_template_),
+                                     .prefix = LinePrefix(label, pattern),
                                      .console = stream,
                                      .worker = worker,
                                      .filters = filters,
@@ -123,6 +130,8 @@ Result<std::string> JobHost::OpenStream(size_t worker, int stream, Destination t
 
 void JobHost::OnStarted(size_t worker, int64_t pid) {
   workers_[worker].pid = pid;
+  if (worker + 1 == workers_.size())
+    for (OwnedFd& end : siblings_) end.Close();
   Record("START", AsEvent(worker));
 }
 

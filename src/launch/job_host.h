@@ -17,6 +17,7 @@
 #include "launch/watchdog.h"
 #include "launch/workers/worker_environment.h"
 #include "os/ports/clock.h"
+#include "os/posix/owned_fd.h"
 
 namespace muster {
 
@@ -89,7 +90,6 @@ class JobHost final : public AgentHost {
   const AgentEventSink events_;
   Clock& clock_;
   const Instant began_;
-  const std::string prefix_template_;
   std::unique_ptr<Follower> follower_;  ///< Exists once there is a file to follow.
   std::unique_ptr<Watchdog> watchdog_;  ///< Exists while there are workers, if it is enabled.
   std::vector<TimerRequest> expired_;   ///< In this attempt, and the signal was sent.
@@ -98,6 +98,7 @@ class JobHost final : public AgentHost {
   std::optional<Placement> place_;
   int64_t restarts_ = 0;
   std::vector<Worker> workers_;
+  OwnedFd siblings_[2];  ///< A pipe; open until all workers that get its ends have been started.
   std::vector<FailureRecord> failures_;
 };
 

@@ -96,6 +96,9 @@ class Logs(Launching, unittest.TestCase):
             with self.subTest(template):
                 shown = self.job(worker, "-t", "3", env={"TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE": template}).out
                 self.assertEqual(shown, line + "\n")
+        host = os.uname().nodename.split(".")[0]
+        self.assertEqual(self.job(worker, "-t", "3", "--log-line-prefix-template", "${hostname} $rank: ").out,
+                         f"{host} 0: hi\n")
 
     def test_launch113_streams_of_single_workers(self):
         outcome = self.job(self.script(TWO_STREAMS), "-r", "0:1,1:2", "-t", "1:1", workers=2)
@@ -154,6 +157,19 @@ class Logs(Launching, unittest.TestCase):
     def test_a_progress_bar_is_one_line(self):
         self.assertEqual(self.job(self.script(r'printf "10%%\r50%%\r100%%\n"'), "-t", "1").out.count("[default0]:"), 1)
 
+    def test_a_progress_bar_is_shown_while_it_moves(self):
+        worker = self.script(r'printf "start\n\r 1%%\r 2%%"; while [ ! -e "$SEEN/go" ]; do sleep 0.02; done; '
+                             r'printf "\r100%%\nend\n"')
+        job = self.launch("--log-dir", self.root, "-t", "1", "--no-python", worker)
+        shown = b""
+        while not shown.endswith(b"[default0]: 2%\n"):
+            more = os.read(job.stdout.fileno(), 4096)
+            self.assertTrue(more, f"the end, after {shown}")
+            shown += more
+        (self.seen / "go").touch()
+        outcome = self.ended(job)
+        self.assertTrue(outcome.out.endswith("[default0]:\r 1%\r 2%\r100%\n[default0]:end\n"), repr(outcome.out))
+
     def test_a_hundred_workers_at_once_tear_no_line_and_lose_none(self):
         workers, lines = 100, 200
         # All write at once, and every line in two pieces: only the second one ends it.
@@ -168,6 +184,8 @@ class Logs(Launching, unittest.TestCase):
         self.assertEqual((outcome.status, outcome.err), (0, ""))
         next_line = collections.Counter()
         for line in outcome.out.splitlines():
+            if re.fullmatch(r"\[default(\d+)\]:worker \1 ", line):
+                continue  # its worker has not run for 0.3 s between the two pieces: shown, and then again as a whole
             whole = re.fullmatch(r"\[default(\d+)\]:worker (\d+) line (\d+) -{31} end", line)
             self.assertTrue(whole, f"torn: {line!r}")
             rank, printed, number = map(int, whole.groups())

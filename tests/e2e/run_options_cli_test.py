@@ -4,6 +4,7 @@
 import os
 import signal
 import socket
+import subprocess
 import sys
 import unittest
 import uuid
@@ -14,12 +15,13 @@ from ports import free_port
 
 LEGACY = (MUSTER, "launch")
 
-# torchrun's options, with the two that it has, or may have, since 2.12.
+# torchrun's options, with those that it has, or may have, since 2.12.
 OPTIONS = """
     nnodes nproc-per-node rdzv-backend rdzv-endpoint rdzv-id rdzv-conf standalone max-restarts monitor-interval
     start-method event-log-handler role module no-python run-path log-dir redirects tee local-ranks-filter
     duplicate-stdout-filters duplicate-stderr-filters node-rank master-addr master-port local-addr logs-specs
-    numa-binding signals-to-handle virtual-local-rank shutdown-timeout exit-barrier-timeout help
+    numa-binding signals-to-handle virtual-local-rank shutdown-timeout exit-barrier-timeout log-line-prefix-template
+    wait-for-children print-completion help
 """.split()
 
 
@@ -101,12 +103,24 @@ class Options(Launching, unittest.TestCase):
 
     @unittest.skipIf(has_accelerator(), "this machine has an accelerator")
     def test_launch016_auto_without_accelerators_is_one_worker_for_each_cpu(self):
-        self.assertEqual(self.workers_of("--nproc-per-node=auto"), os.sysconf("SC_NPROCESSORS_ONLN"))
+        started = self.workers_of("--nproc-per-node=auto")
+        self.assertEqual(started, self.workers_of("--nproc-per-node=cpu"))
+        self.assertLessEqual(started, len(os.sched_getaffinity(0)), "a quota may allow fewer")
 
-    def test_launch017_cpu_ignores_the_launchers_affinity(self):
+    def test_launch017_cpu_counts_the_cpus_of_the_launchers_affinity(self):
         one = min(os.sched_getaffinity(0))
         started = self.workers_of("--nproc-per-node=cpu", preexec_fn=lambda: os.sched_setaffinity(0, {one}))
-        self.assertEqual(started, os.sysconf("SC_NPROCESSORS_ONLN"))
+        self.assertEqual(started, 1)
+
+    def test_bash_completes_the_options(self):
+        shown = self.run_job("--print-completion", "bash").out
+        # What bash does for "torchrun --nproc<tab>".
+        completed = subprocess.run(["bash", "-c", f"{shown}\neval compgen $(complete -p torchrun | sed 's/complete//; "
+                                    "s/ torchrun$//') -- --nproc"], capture_output=True, text=True, check=True)
+        self.assertEqual(completed.stdout, "--nproc-per-node\n")
+
+    def test_torchruns_own_logs_specs_are_accepted_by_name(self):
+        self.assertEqual(self.workers_of("--logs-specs=default"), 1)
 
     def test_launch013_a_number_of_nodes_has_to_be_one(self):
         for nodes in ("1:2:3", "2:1", "0", "a"):
@@ -320,6 +334,22 @@ class Options(Launching, unittest.TestCase):
         self.script('echo "this one: $*"', name="environment/bin/python3")
         worker = self.python_script("")
         self.assertEqual(self.run_job(worker, program=(environment / "torchrun",)).out, f"this one: -u {worker}\n")
+
+    def test_an_active_environment_goes_before_the_interpreter_next_to_the_program(self):
+        for folder in ("usual/bin", "active/bin"):
+            (self.folder / folder).mkdir(parents=True)
+            self.script(f'echo "{folder}"; exit $STATUS', name=f"{folder}/python3")
+        (self.folder / "active/bin/python").symlink_to("python3")
+        program, worker = self.folder / "usual/bin/torchrun", self.python_script("")
+        program.symlink_to(MUSTER)
+        active = {"VIRTUAL_ENV": str(self.folder / "active"), "STATUS": "0"}
+        self.assertEqual(self.run_job(worker, program=(program,), env=active).out, "active/bin\n")
+        shown = self.run_job("--verbose", worker, program=(program,), env=active).err
+        self.assertIn(f"interpreter of the workers is {self.folder}/active/bin/python\n", shown)
+        report = self.run_job(worker, program=(program,), env=active | {"STATUS": "3"}, status=1).err
+        self.assertIn(f"\ninterpreter: {self.folder}/active/bin/python\n", report)
+        (self.folder / "usual/pyvenv.cfg").touch()  # now the program lies in an environment, too
+        self.assertEqual(self.run_job(worker, program=(program,), env=active).out, "usual/bin\n")
 
 
 if __name__ == "__main__":

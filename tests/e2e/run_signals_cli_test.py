@@ -181,7 +181,7 @@ class Orphans(Alone):
         self.assert_nothing_left(patience=1)
 
     def test_what_a_failed_worker_left_behind_is_gone_when_the_next_attempt_begins(self):
-        agent = self.job("--max-restarts", "1", words=("parent", "stray"))
+        agent = self.job("--max-restarts", "1", "--shutdown-timeout", "1", words=("parent", "stray"))
         before = agent.worker()
         before.order("exit 3")
         agent.worker(but=[before])

@@ -260,7 +260,7 @@ void AgentMachine::Close(AgentActions& out) {
 void AgentMachine::EnterBarrier(Instant now, AgentActions& out) {
   stage_ = Stage::kBarrier;
   due_ = now + rules_.barrier_max;
-  out.push_back({.kind = AgentAction::Kind::kSweep});
+  out.push_back({.kind = AgentAction::Kind::kSucceeded});
   out.push_back({.kind = AgentAction::Kind::kEnterBarrier});
 }
 

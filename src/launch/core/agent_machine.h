@@ -69,6 +69,7 @@ struct AgentAction {
                      ///< theirs failed first. Again for each that ends later: it may have failed
                      ///< earlier.
     kSweep,          ///< End all processes of the last attempt.
+    kSucceeded,      ///< All workers here have: what they have left may run until kEnd.
     kEnterBarrier,   ///< Report that all workers here have succeeded, and wait for the others.
     kClose,          ///< The rendezvous: the job has ended. `text` says how.
     kLeave,          ///< The rendezvous: other nodes continue.

@@ -33,6 +33,8 @@ std::string ToString(const AgentAction& action) {
       return "tell failure";
     case Did::kSweep:
       return "sweep";
+    case Did::kSucceeded:
+      return "succeeded";
     case Did::kEnterBarrier:
       return "enter barrier";
     case Did::kClose:
@@ -113,7 +115,7 @@ TEST(AgentMachineTest, Launch097WhoSucceedsEarlyLeavesTheOthersAtWork) {
     0 begin          | join
     1 joined         | start after 0
     5 ended 0 0      |
-    9 ended 1 0      | sweep, enter barrier
+    9 ended 1 0      | succeeded, enter barrier
    10 barrier-passed | close, end 0
    11 signal 15      |
   )");
@@ -144,7 +146,7 @@ TEST(AgentMachineTest, Launch087ItTriesAgainAsOftenAsItMay) {
     3 joined      | start after 1
     4 ended 0 -11 | sweep, say, join
     5 joined      | start after 2
-    6 ended 0 0   | sweep, enter barrier
+    6 ended 0 0   | succeeded, enter barrier
   )");
 }
 
@@ -253,7 +255,7 @@ TEST(AgentMachineTest, Launch129ASignalInTheBarrierIsAFailure) {
   Play({.workers = 1}, R"(
     0 begin     | join
     1 joined    | start after 0
-    2 ended 0 0 | sweep, enter barrier
+    2 ended 0 0 | succeeded, enter barrier
     3 signal 15 | leave, end 1
   )");
 }
@@ -262,7 +264,7 @@ TEST(AgentMachineTest, Launch132OthersWhoFailDoNotMakeASuccessAFailure) {
   constexpr const char* kUntilTheBarrier = R"(
     0 begin     | join
     1 joined    | start after 0
-    2 ended 0 0 | sweep, enter barrier
+    2 ended 0 0 | succeeded, enter barrier
   )";
   for (const char* end : {"9 job-failed | say, end 0", "9 membership | say, leave, end 0",
                           "9 barrier-failed | say, end 0", "302 time | say, end 0"}) {

@@ -39,6 +39,7 @@ std::string LinePrefix(const WorkerLabel& label, std::string_view pattern) {
                                {"rank", Concat(label.rank)},
                                {"local_rank", Concat(label.local_rank)},
                                {"host", OneLine(label.host)},
+                               {"hostname", OneLine(label.host.substr(0, label.host.find('.')))},
                                {"attempt", Concat(label.attempt)}});
 }
 

@@ -65,7 +65,8 @@ struct WorkerLabel {
 };
 
 /// The prefix of each line: "[role0]:" for the worker with local rank 0, or `pattern`
-/// with $role_name, $rank, $local_rank, $host and $attempt filled in. No blank is added to either.
+/// with $role_name, $rank, $local_rank, $host, $hostname (without its domain) and $attempt filled
+/// in. No blank is added to either.
 std::string LinePrefix(const WorkerLabel& label, std::string_view pattern = "");
 
 }  // namespace muster

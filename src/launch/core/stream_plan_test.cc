@@ -103,6 +103,7 @@ TEST(LinePrefixTest, NamesCannotRedrawTheScreen) {
 
 TEST(LinePrefixTest, HostAndAttemptAreKnownToo) {
   EXPECT_EQ(LinePrefix(kTrainer, "$host/${attempt}: "), "node7/2: ");
+  EXPECT_EQ(LinePrefix({.host = "n1.example.org"}, "${hostname} $host"), "n1 n1.example.org");
 }
 
 TEST(LinePrefixTest, AnEmptyTemplateIsNone) {

@@ -106,14 +106,14 @@ Gpus RocmVisible(const RocmVariables& variables, const Gpus& all) {
   return second ? Chosen(*second, Spelling::kEither, first) : first;
 }
 
-Result<std::string> OnlyDeviceOf(size_t worker, const std::optional<std::string>& visible) {
+Result<std::string> OnlyDeviceOf(size_t worker, const std::optional<std::string>& visible,
+                                 std::string_view variable) {
   if (!visible) return Concat(worker);
   const std::vector<std::string_view> named = Split(*visible, ',');
   const size_t count = visible->empty() ? 0 : named.size();
   if (worker < count) return std::string(Trim(named[worker]));
-  return Error{Code::kInvalid,
-               Concat("CUDA_VISIBLE_DEVICES='", Printable(*visible), "' names ", count,
-                      " devices, and worker ", worker, " needs one of its own")};
+  return Error{Code::kInvalid, Concat(variable, "='", Printable(*visible), "' names ", count,
+                                      " devices, and worker ", worker, " needs one of its own")};
 }
 
 }  // namespace muster

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -42,8 +43,9 @@ struct RocmVariables {
 /// may mix numbers and UUIDs.
 Gpus RocmVisible(const RocmVariables& variables, const Gpus& all);
 
-/// The only device that a worker is to see: its entry in CUDA_VISIBLE_DEVICES, or its own number
-/// where that is not set. kInvalid: the list is too short.
-Result<std::string> OnlyDeviceOf(size_t worker, const std::optional<std::string>& visible);
+/// The only device that a worker is to see: its entry in this variable, or its own number where
+/// that is not set. kInvalid: the list is too short.
+Result<std::string> OnlyDeviceOf(size_t worker, const std::optional<std::string>& visible,
+                                 std::string_view variable = "CUDA_VISIBLE_DEVICES");
 
 }  // namespace muster

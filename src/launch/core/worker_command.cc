@@ -13,10 +13,19 @@ namespace {
 // escapes the script is written to the worker's error file. Before anything is imported, the folder
 // of the script replaces the current folder, which -c puts first: a module in the current folder
 // must not shadow PyTorch.
+//
+// A worker whose script has succeeded waits for the other workers of its node before anything is
+// torn down, as torchrun's do: libraries abort when their peers are gone. All workers inherit both
+// ends of a pipe (kInheritedFd), and nothing is ever written to it: its end comes when each of them
+// has closed the writing end, or has died. Processes that a worker forks close theirs at once.
 constexpr std::string_view kRunPath = R"(import os, runpy, sys
 sys.argv = sys.argv[1:]
 if sys.path and not sys.path[0]:
     sys.path[0] = os.path.dirname(os.path.abspath(sys.argv[0]))
+ends = [4, 5] if os.environ.get("LOCAL_WORLD_SIZE", "1") != "1" else []
+for end in ends:
+    os.set_inheritable(end, False)
+os.register_at_fork(after_in_child=lambda: [os.close(end) for end in ends])
 try:
     from torch.distributed.elastic.multiprocessing.errors import record
 except ImportError:
@@ -25,7 +34,14 @@ except ImportError:
 @record
 def run_script_path():
     runpy.run_path(sys.argv[0], run_name="__main__")
-run_script_path()
+try:
+    run_script_path()
+except SystemExit as exit:
+    if exit.code:
+        raise
+if ends:
+    os.close(ends.pop())
+    os.read(ends[0], 1)
 )";
 
 // The name of the bootstrap's function, here and in PyTorch.

@@ -141,6 +141,7 @@ std::string FailureReportJson(const FailedJob& job, std::span<const FailureRecor
                               size_t root) {
   MUSTER_ASSERT(root < records.size());
   OrderedJson report = {{"entry_point", job.entry_point},
+                        {"interpreter", job.interpreter},
                         {"root_cause", ReportObject(records[root])},
                         {"failures", OrderedJson::array()},
                         {"node", job.node},

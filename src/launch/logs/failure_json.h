@@ -36,7 +36,8 @@ bool FailedBefore(std::string_view ours, std::string_view theirs);
 /// About the job, for the report.
 struct FailedJob {
   std::string entry_point{};
-  std::string node{};  ///< The node that reports.
+  std::string interpreter{};  ///< Of this node's workers; empty: none.
+  std::string node{};         ///< The node that reports.
   std::string run_id{};
   int64_t round = 0;
   int64_t restarts = 0;

@@ -174,9 +174,13 @@ TEST(FailureJsonTest, TheReportNamesTheCauseAndAllFailures) {
                              .order = 2,
                              .output = "\xff",
                              .was_signalled = true};
-  const std::string report = FailureReportJson(
-      {.entry_point = "t.py", .node = "node7", .run_id = "llama", .round = 2, .restarts = 3},
-      std::vector{victim, Sample()}, 1);
+  const std::string report = FailureReportJson({.entry_point = "t.py",
+                                                .interpreter = "/v/bin/python",
+                                                .node = "node7",
+                                                .run_id = "llama",
+                                                .round = 2,
+                                                .restarts = 3},
+                                               std::vector{victim, Sample()}, 1);
   EXPECT_TRUE(report.ends_with("}\n"));
   const json read = json::parse(report);
   json cause = json::parse(kSampleJson);
@@ -187,6 +191,7 @@ TEST(FailureJsonTest, TheReportNamesTheCauseAndAllFailures) {
   other["signal"] = nullptr;
   other["message"] = DefaultMessage(1, 99);
   EXPECT_EQ(read, (json{{"entry_point", "t.py"},
+                        {"interpreter", "/v/bin/python"},
                         {"root_cause", cause},
                         {"failures", {other, cause}},
                         {"node", "node7"},

@@ -21,6 +21,7 @@
 #include "base/text.h"
 #include "os/posix/file_io.h"
 #include "os/posix/forking.h"
+#include "os/posix/posix_clock.h"
 #include "os/posix/system_error.h"
 
 namespace muster {
@@ -35,6 +36,9 @@ constexpr int kTurnsMax = 10;
 /// The same while nothing grows and every file is watched, so that an idle job costs nothing but
 /// its keep-alives, which come as often.
 constexpr int kWatchedMs = 5'000;
+
+/// Longer states of unfinished lines are cut at the front.
+constexpr size_t kStateBytesMax = 4096;
 
 /// A ninth of the CPU share of other threads.
 constexpr int kNiceness = 10;
@@ -53,6 +57,12 @@ std::string Colored(const std::string& prefix, size_t worker) {
   return Concat("\x1b[", kColors[worker % kColors.size()], "m", prefix, "\x1b[0m");
 }
 
+/// What a terminal shows of a line: the text after the last '\r' that text follows.
+std::string_view LastState(std::string_view line) {
+  line = line.substr(0, line.find_last_not_of("\r\n") + 1);  // 0 where there is no text
+  return line.substr(line.rfind('\r') + 1);
+}
+
 bool HasOneOf(std::string_view line, const std::vector<std::string>& filters) {
   return std::ranges::any_of(
       filters, [&](const std::string& filter) { return line.find(filter) != line.npos; });
@@ -69,7 +79,10 @@ bool HasOneOf(std::string_view line, const std::vector<std::string>& filters) {
 class ConsoleWriter {
  public:
   /// Borrows `fd`, and changes nothing about it: its open file may be a terminal that others share.
-  explicit ConsoleWriter(int fd) : fd_(fd), is_terminal_(isatty(fd) == 1) {
+  /// `has_state` is shared by the consoles of a terminal: its cursor is at the beginning of a
+  /// state.
+  ConsoleWriter(int fd, bool& has_state)
+      : fd_(fd), is_terminal_(isatty(fd) == 1), has_state_(has_state) {
     struct stat found {};
     const bool known = fstat(fd, &found) == 0;
     is_socket_ = known && S_ISSOCK(found.st_mode);
@@ -78,12 +91,20 @@ class ConsoleWriter {
   ConsoleWriter(const ConsoleWriter&) = delete;
   ConsoleWriter& operator=(const ConsoleWriter&) = delete;
 
-  /// Queues a line; adds a line end if it has none. Does nothing once broken.
-  void Add(std::string_view prefix, std::string_view line) {
+  /// Queues a line; adds a line end if it has none. The state of an unfinished line (`is_state`) is
+  /// replaced by the next line or state on a terminal, and a line elsewhere. Does nothing once
+  /// broken.
+  void Add(std::string_view prefix, std::string_view line, bool is_state = false) {
     if (broken_ != 0) return;
+    const bool replaces = is_terminal_ && std::exchange(has_state_, is_state);
+    if (replaces) queue_ += "\x1b[K";
     queue_ += prefix;
     queue_ += line;
-    if (!line.ends_with('\n')) queue_ += '\n';
+    if (is_state && is_terminal_) {
+      queue_ += '\r';
+    } else if (!line.ends_with('\n')) {
+      queue_ += '\n';
+    }
   }
 
   /// Writes as much as can be written now. SIGPIPE must be blocked.
@@ -136,6 +157,7 @@ class ConsoleWriter {
 
   const int fd_;
   const bool is_terminal_;
+  bool& has_state_;
   bool is_socket_ = false;
   bool may_block_ = false;  // A write may wait for a reader: poll first.
   std::string queue_;
@@ -167,7 +189,9 @@ struct Follower::File {
   // Nothing else of the file is kept: the bytes of an incomplete line are read again when its end
   // has been written. Hundreds of progress bars then cost no memory.
   uint64_t line_begin = 0;
-  uint64_t scanned = 0;  ///< No line ends between line_begin and here.
+  uint64_t scanned = 0;                 ///< No line ends between line_begin and here.
+  uint64_t state_end = 0;               ///< Of the state of its unfinished line that is shown.
+  Instant state_at = Instant::Never();  ///< When the next one is to be shown.
 
   /// Whether its lines still have a destination.
   bool IsWanted() const {
@@ -266,6 +290,11 @@ void Follower::Run() {
     for (const auto& file : files_) {
       if (all || file->busy || file->watch < 0) growth = std::max(growth, ReadLines(*file));
     }
+    state_due_ = Instant::Never();
+    const Instant now = BootTime();
+    for (const auto& file : files_) {
+      if (!file->done) ShowState(*file, now);
+    }
     Flush();
     for (const auto& file : files_) {
       // Its console has room now, and no event would report that.
@@ -296,7 +325,7 @@ void Follower::Begin(std::unique_ptr<File> file) {
   file->shown_prefix = file->what.prefix;
   if (file->what.console >= 0) {
     auto& console = consoles_[file->what.console];
-    if (!console) console = std::make_unique<ConsoleWriter>(file->what.console);
+    if (!console) console = std::make_unique<ConsoleWriter>(file->what.console, has_state_);
     file->console = console.get();
     if (options_.color && console->is_terminal()) {
       file->shown_prefix = Colored(file->what.prefix, file->what.worker);
@@ -336,7 +365,7 @@ Follower::Growth Follower::Read(File& file) {
                 "; its rest may not be shown"));
   }
   if (count == 0 && WasCut(file.fd.get(), file.scanned)) {
-    file.scanned = file.line_begin = 0;
+    file.scanned = file.line_begin = file.state_end = 0;
     return Growth::kMore;
   }
   if (count <= 0) return Growth::kNone;
@@ -358,11 +387,13 @@ Follower::Growth Follower::Read(File& file) {
     rest.remove_prefix(size);
   }
   file.line_begin = file.scanned - rest.size();
+  file.state_at = Instant::Never();  // The rest is the beginning of another line.
   return growth;
 }
 
-void Follower::Show(File& file, std::string_view line) {
-  if (file.console != nullptr) file.console->Add(file.shown_prefix, line);
+void Follower::Show(File& file, std::string_view line, bool on_console) {
+  if (file.console != nullptr && on_console)
+    file.console->Add(file.shown_prefix, file.console->is_terminal() ? LastState(line) : line);
   if (!file.duplicate || file.duplicate->broken || !HasOneOf(line, file.what.filters)) return;
   std::string copy = Concat(file.what.prefix, line);
   if (!copy.ends_with('\n')) copy += '\n';
@@ -373,11 +404,34 @@ void Follower::Show(File& file, std::string_view line) {
   }
 }
 
+/// Shows the state of its unfinished line if it is old enough, and notes when it will be.
+void Follower::ShowState(File& file, Instant now) {
+  const uint64_t begin =
+      std::max(file.line_begin, file.scanned - std::min(file.scanned, uint64_t{kStateBytesMax}));
+  if (file.console == nullptr || file.scanned <= std::max(begin, file.state_end)) return;
+  if (file.state_at == Instant::Never() || file.console->full())
+    file.state_at = now + options_.unfinished_max;
+  if (now >= file.state_at) {
+    file.state_at = Instant::Never();
+    file.state_end = file.scanned;
+    const ssize_t count =
+        ReadAt(file.fd.get(), buffer_.data(), static_cast<size_t>(file.scanned - begin), begin);
+    const std::string_view state =
+        LastState({buffer_.data(), static_cast<size_t>(std::max<ssize_t>(count, 0))});
+    if (!state.empty()) file.console->Add(file.shown_prefix, state, true);
+  }
+  state_due_ = std::min(state_due_, file.state_at);
+}
+
 /// To be called when the file has been read to its end, and its writers have ended.
 void Follower::Complete(File& file) {
   const auto old = static_cast<size_t>(file.scanned - file.line_begin);
   const ssize_t count = old > 0 ? ReadAt(file.fd.get(), buffer_.data(), old, file.line_begin) : 0;
-  if (count > 0) Show(file, std::string_view(buffer_.data(), static_cast<size_t>(count)));
+  const std::string_view line(buffer_.data(), static_cast<size_t>(std::max<ssize_t>(count, 0)));
+  // Elsewhere than on a terminal, a state that is the whole line has been shown as a line.
+  const bool is_shown = old > 0 && old <= kStateBytesMax && file.state_end == file.scanned &&
+                        line.find('\r') == line.npos && !file.console->is_terminal();
+  if (!line.empty()) Show(file, line, !is_shown);
   Drop(file);
 }
 
@@ -424,10 +478,10 @@ void Follower::Wait(Growth growth) {
   const bool all_watched =
       std::ranges::all_of(files_, [](const auto& file) { return file->watch >= 0; });
   const auto tick = static_cast<int>(std::min<int64_t>(Milliseconds(options_.tick), INT_MAX));
-  const int ready = poll(wanted.data(), wanted.size(),
-                         paced         ? kPaceMs
-                         : all_watched ? std::max(tick, kWatchedMs)
-                                       : tick);
+  const int64_t until_state = std::max<int64_t>(Milliseconds(state_due_ - BootTime()) + 1, 0);
+  const int time = paced ? kPaceMs : all_watched ? std::max(tick, kWatchedMs) : tick;
+  const int ready =
+      poll(wanted.data(), wanted.size(), static_cast<int>(std::min<int64_t>(time, until_state)));
   if (ready == 0 && !paced) turns_ = kTurnsMax;
   eventfd_t ignored = 0;
   if (wanted.front().revents != 0) eventfd_read(wake_.get(), &ignored);

@@ -7,7 +7,11 @@
 //
 //   one line of a file   ->  one line of the console, the prefix in front, its bytes unchanged
 //   '\n' ends a line     ->  '\r' is part of it: a progress bar is one line
-//   a line without end   ->  shown when the file is complete, and given an end
+//   an unfinished line   ->  its state, the text after the last '\r', is shown every 0.3 s if it
+//   has
+//                            changed: replaced by what comes next on a terminal, a line elsewhere
+//   the same at the end  ->  shown when the file is complete, and given an end
+//   a terminal           ->  shows finished lines in their last state, too
 //   more than 1 MiB      ->  several lines, each with the prefix: the file has them in one piece
 //
 // Lines of one file keep their order. If the reader of a console ends, its echo ends and everything
@@ -45,7 +49,8 @@ struct Followed {
 struct FollowerOptions {
   bool color = false;  ///< Colour the prefixes on consoles that are terminals.
   bool use_inotify = true;
-  Duration tick = 100ms;  ///< How often files that inotify does not watch are read.
+  Duration tick = 100ms;            ///< How often files that inotify does not watch are read.
+  Duration unfinished_max = 300ms;  ///< Then the state of an unfinished line is shown.
   LogSink log = nullptr;  ///< Called on the follower's thread when a part of the echo fails.
 };
 
@@ -92,7 +97,8 @@ class Follower {
   void Begin(std::unique_ptr<File> file);
   Growth ReadLines(File& file);
   Growth Read(File& file);
-  void Show(File& file, std::string_view line);
+  void Show(File& file, std::string_view line, bool on_console = true);
+  void ShowState(File& file, Instant now);
   void Complete(File& file);
   void Drop(File& file);
   bool Watch(File& file);
@@ -117,7 +123,9 @@ class Follower {
   std::map<int, std::unique_ptr<ConsoleWriter>> consoles_;  // by descriptor
   std::string buffer_;
   bool finishing_ = false;
-  int turns_ = 0;  // since all files were read
+  int turns_ = 0;                         // since all files were read
+  bool has_state_ = false;                // See ConsoleWriter.
+  Instant state_due_ = Instant::Never();  // The next state of any file.
 
   std::thread thread_;
 };

@@ -3,10 +3,8 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <sys/socket.h>
-#include <termios.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -19,92 +17,25 @@
 
 #include "base/prng.h"
 #include "base/text.h"
-#include "base/time.h"
 #include "support/eventually.h"
+#include "support/followed_log.h"
 #include "support/temp_dir.h"
 
 namespace muster {
 namespace {
 
+using test::Console;
 using test::EventuallyTrue;
+using test::LiveFollowerTest;
+using test::Log;
+using test::OpenFollower;
 using test::ReadFile;
 using test::TempDir;
+using test::Terminal;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
-
-/// Works like a worker: writes into its file, independent of the follower.
-class Log {
- public:
-  explicit Log(std::string path)
-      : path_(std::move(path)), fd_(open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600)) {}
-  ~Log() { close(fd_); }
-  Log(const Log&) = delete;
-  Log& operator=(const Log&) = delete;
-
-  void Write(std::string_view bytes) const {
-    EXPECT_EQ(write(fd_, bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
-  }
-  const std::string& path() const { return path_; }
-
- private:
-  const std::string path_;
-  const int fd_;
-};
-
-/// A console with a reader: a pipe, or the given pair of descriptors.
-class Console {
- public:
-  Console() {
-    int ends[2];
-    EXPECT_EQ(pipe2(ends, O_CLOEXEC), 0);
-    read_ = ends[0];
-    write_ = ends[1];
-  }
-  Console(int reading, int writing) : read_(reading), write_(writing) {}
-  ~Console() {
-    CloseReader();
-    CloseWriter();
-  }
-  Console(const Console&) = delete;
-  Console& operator=(const Console&) = delete;
-
-  int fd() const { return write_; }
-  void CloseReader() { CloseOne(read_); }
-  void CloseWriter() { CloseOne(write_); }
-
-  /// The text so far.
-  const std::string& Seen() {
-    pollfd wanted{.fd = read_, .events = POLLIN, .revents = 0};
-    while (poll(&wanted, 1, 0) > 0 && (wanted.revents & POLLIN) != 0 && ReadOnce(65536)) continue;
-    return seen_;
-  }
-  bool Shows(const std::string& text) {
-    return EventuallyTrue([&] { return Seen().find(text) != std::string::npos; });
-  }
-  /// All of it, in small portions; the writing end must get closed at some time.
-  const std::string& ReadToEnd(size_t portion = 65536) {
-    while (ReadOnce(portion)) continue;
-    return seen_;
-  }
-
- private:
-  static void CloseOne(int& fd) {
-    if (fd >= 0) close(fd);
-    fd = -1;
-  }
-  bool ReadOnce(size_t portion) {
-    std::string block(portion, '\0');
-    const ssize_t count = read(read_, block.data(), block.size());
-    if (count > 0) seen_.append(block, 0, static_cast<size_t>(count));
-    return count > 0;
-  }
-
-  int read_ = -1;
-  int write_ = -1;
-  std::string seen_;
-};
 
 /// The messages to the user.
 struct Words {
@@ -131,11 +62,6 @@ std::vector<std::string_view> LinesOf(std::string_view text) {
     text.remove_prefix(size);
   }
   return lines;
-}
-
-/// With a very long tick: whatever waits for it would wait without end.
-std::unique_ptr<Follower> OpenFollower(FollowerOptions options = {.tick = 1h}) {
-  return std::move(Follower::Open(std::move(options))).value();
 }
 
 /// What the console shows of a file with these bytes.
@@ -208,13 +134,6 @@ TEST(FollowerTest, ALongerLineIsShownInPieces) {
   EXPECT_TRUE(EchoOf(longest + "y") == "[p]:" + longest + "\n[p]:y\n");
 }
 
-/// With inotify nothing may depend on the tick, and without it nothing may depend on its events.
-class LiveFollowerTest : public testing::TestWithParam<bool> {
- protected:
-  static FollowerOptions Options() {
-    return {.use_inotify = GetParam(), .tick = GetParam() ? Duration(1h) : Duration(100ms)};
-  }
-};
 INSTANTIATE_TEST_SUITE_P(Inotify, LiveFollowerTest, testing::Values(true, false),
                          [](const auto& told) { return told.param ? "Told" : "ByTick"; });
 
@@ -475,15 +394,7 @@ TEST(FollowerTest, AnAttemptMaySettleWhileTheNextOneRuns) {
 }
 
 TEST(FollowerTest, PrefixesAreColouredOnTerminalsOnly) {
-  const int master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
-  ASSERT_GE(master, 0);
-  ASSERT_EQ(grantpt(master), 0);
-  ASSERT_EQ(unlockpt(master), 0);
-  Console terminal(master, open(ptsname(master), O_RDWR | O_NOCTTY | O_CLOEXEC));
-  termios settings{};
-  ASSERT_EQ(tcgetattr(terminal.fd(), &settings), 0);
-  cfmakeraw(&settings);  // Ends of lines stay what they are.
-  ASSERT_EQ(tcsetattr(terminal.fd(), TCSANOW, &settings), 0);
+  Console terminal = Terminal();
   Console pipe;
   const TempDir temp;
   const Log log(temp.File("log"));

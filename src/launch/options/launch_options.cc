@@ -312,6 +312,7 @@ Status ReadSupervision(const Settings& given, LaunchOptions& options) {
   options.monitor_interval = std::max<Duration>(Duration(std::llround(interval * 1e9)), 1ns);
   MUSTER_TRY(options.shutdown_timeout, given.Parsed("shutdown-timeout", ParseSeconds));
   MUSTER_TRY(options.exit_barrier_timeout, given.Parsed("exit-barrier-timeout", ParseSeconds));
+  options.wait_for_children = given.Flag("wait-for-children");
   options.signals = given.Text("signals-to-handle");
   MUSTER_TRY(const SignalList signals, given.Parsed("signals-to-handle", ParseSignals));
   options.signal_numbers = signals.numbers;
@@ -323,7 +324,7 @@ Status ReadSupervision(const Settings& given, LaunchOptions& options) {
 }
 
 Status ReadLogs(const Settings& given, LaunchOptions& options) {
-  if (given.Given("logs-specs")) {
+  if (given.Given("logs-specs") && given.Text("logs-specs") != "default") {
     return given.Wrong("logs-specs",
                        "Python plug-ins cannot be loaded here; use torchrun for that");
   }
@@ -331,6 +332,7 @@ Status ReadLogs(const Settings& given, LaunchOptions& options) {
   MUSTER_TRY(options.streams.redirects, given.Parsed("redirects", ParseStreams));
   MUSTER_TRY(options.streams.tee, given.Parsed("tee", ParseStreams));
   options.log_dir = given.Text("log-dir");
+  options.prefix_template = given.Text("log-line-prefix-template");
   options.streams.without_logs = options.log_dir == "/dev/null";
   options.output_filters = ParseFilters(given.Text("duplicate-stdout-filters"));
   options.error_filters = ParseFilters(given.Text("duplicate-stderr-filters"));
@@ -374,6 +376,8 @@ std::variant<LaunchOptions, LaunchRefusal> ReadLaunchOptions(std::span<const std
   const Result<CommandLine> line = ReadCommandLine(specs, arguments);
   if (!line) return UsageError(line.error().message);
   if (line->help) return LaunchRefusal{.status = 0, .text = LaunchHelp(personality)};
+  if (const auto shell = line->given.find("print-completion"); shell != line->given.end())
+    return LaunchRefusal{.status = 0, .text = LaunchCompletion(shell->second)};
   const Result<Settings> given = Settings::Read(specs, *line, environment);
   if (!given) return UsageError(given.error().message);
   if (!line->script) return UsageError("the script is missing; see --help");

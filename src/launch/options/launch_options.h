@@ -37,6 +37,9 @@ std::vector<ArgumentSpec> LaunchTable(LaunchPersonality personality);
 /// At most 100 columns wide; ends without a newline.
 std::string LaunchHelp(LaunchPersonality personality = LaunchPersonality::kRun);
 
+/// The lines that make bash, zsh, tcsh or fish complete the options of `muster` and `torchrun`.
+std::string LaunchCompletion(std::string_view shell);
+
 struct LaunchOptions {
   // Nodes and workers.
   NodeCount nodes{};
@@ -59,6 +62,7 @@ struct LaunchOptions {
   Duration monitor_interval = 100ms;
   Duration shutdown_timeout = 30s;
   Duration exit_barrier_timeout = 300s;
+  bool wait_for_children = false;
   Duration contact_timeout = 30s;                         ///< From --rdzv-conf.
   std::string signals = "SIGTERM,SIGINT,SIGHUP,SIGQUIT";  ///< As given, for the workers.
   std::vector<int> signal_numbers{SIGTERM, SIGINT, SIGHUP, SIGQUIT};
@@ -70,6 +74,7 @@ struct LaunchOptions {
   // Logs and reports.
   std::string log_dir{};  ///< Empty: none.
   StreamOptions streams{};
+  std::string prefix_template{};  ///< Empty: the usual one, see LinePrefix().
   std::vector<std::string> output_filters{};
   std::vector<std::string> error_filters{};
   std::string failure_report{};  ///< A file. Empty: none.

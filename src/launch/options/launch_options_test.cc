@@ -196,6 +196,15 @@ TEST(LaunchOptionsTest, Launch022AVariableOfTheWrongTypeIsAUsageError) {
 TEST(LaunchOptionsTest, Launch023LogsSpecsHasNoVariable) {
   EXPECT_EQ(Options({"W"}, {{"PET_LOGS_SPECS", "zzz"}}), Options({"W"}));
   ExpectRefused({"--logs-specs=zzz", "W"}, "use torchrun");
+  EXPECT_EQ(Options({"--logs-specs=default", "W"}), Options({"W"})) << "torchrun's own";
+}
+
+TEST(LaunchOptionsTest, ThePrefixOfLinesIsAnOptionOrOneOfTwoVariables) {
+  const std::string older = "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE";
+  const std::string newer = "PET_LOG_LINE_PREFIX_TEMPLATE";
+  EXPECT_EQ(Options({"W"}, {{older, "a"}}).prefix_template, "a");
+  EXPECT_EQ(Options({"W"}, {{older, "a"}, {newer, "b"}}).prefix_template, "b");
+  EXPECT_EQ(Options({"--log-line-prefix-template=c", "W"}, {{newer, "b"}}).prefix_template, "c");
 }
 
 TEST(LaunchOptionsTest, AnEmptyFolderInTheVariableIsNone) {
@@ -549,6 +558,16 @@ TEST(LaunchHelpTest, FitsAHundredColumns) {
     const size_t end = std::min(help.find('\n', begin), help.size());
     EXPECT_LE(end - begin, 100u) << help.substr(begin, end - begin);
     begin = end + 1;
+  }
+}
+
+TEST(LaunchHelpTest, EveryShellCanCompleteTheOptions) {
+  for (const std::string shell : {"bash", "zsh", "tcsh", "fish"}) {
+    const auto refusal =
+        std::get<LaunchRefusal>(ReadLaunchOptions(std::vector{"--print-completion=" + shell}, {}));
+    EXPECT_EQ(refusal.status, 0);
+    EXPECT_THAT(refusal.text, AllOf(HasSubstr("complete"), HasSubstr("rdzv-endpoint"),
+                                    HasSubstr("muster"), HasSubstr("torchrun")));
   }
 }
 

@@ -29,8 +29,8 @@ constexpr ArgumentSpec kOptions[] = {
     Under("Nodes and workers", {"nnodes", kText, "N|MIN:MAX", "1:1",
                                 "Number of nodes, or the minimum and maximum of an elastic job."}),
     {"nproc-per-node", kText, "N|WORD", "1",
-     "Workers on this node: a number, gpu or xpu (one for each), cpu (one for each logical "
-     "CPU), auto (accelerators if there are any, else CPUs)."},
+     "Workers on this node: a number, gpu or xpu (one for each), cpu (one for each CPU "
+     "that this process may use), auto (accelerators if there are any, else CPUs)."},
     {"role", kText, "NAME", "default",
      "Role of these workers. Workers of one role also have ranks within it."},
     {"local-addr", kText, "ADDR", "",
@@ -68,8 +68,9 @@ constexpr ArgumentSpec kOptions[] = {
           {"start-method", kText, "METHOD", "spawn",
            "spawn, fork or forkserver. Has no effect: workers are always new processes."}),
     IsOurs(true, {"python", kText, "PATH", "",
-                  "Interpreter of the workers, where PYTHON_EXEC is not set. Without both: the one "
-                  "next to this program, of the active environment, or on PATH."}),
+                  "Interpreter of the workers, where PYTHON_EXEC is not set. Without both: "
+                  "that of the environment in which this program lies, of the active one, next to "
+                  "this program, or on PATH."}),
     HasVariable(false, {kUseEnv, kFlag, "", "",
                         "Do not pass --local-rank=N to the script: it reads LOCAL_RANK."}),
     Under("Supervision", {"max-restarts", kWhole, "N", "0",
@@ -81,6 +82,9 @@ constexpr ArgumentSpec kOptions[] = {
              {"shutdown-timeout", kWhole, "SECONDS", "30",
               "Time for workers to end after the signal, before they are killed. Also from "
               "TORCH_ELASTIC_SHUTDOWN_TIMEOUT. In torchrun from 2.12 on."}),
+    IsOurs(true, {"wait-for-children", kFlag, "", "",
+                  "Wait for processes that successful workers have left, such as an upload, "
+                  "instead of ending them."}),
     IsOurs(
         true,
         AlsoFrom("TORCH_ELASTIC_EXIT_BARRIER_TIMEOUT",
@@ -97,6 +101,12 @@ constexpr ArgumentSpec kOptions[] = {
                  "0:1,1:3 by worker."}),
     Letter('t', {"tee", kText, "STREAMS", "0",
                  "Write them to files and show them, each line with its worker's rank."}),
+    AlsoFrom(
+        "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE",
+        {"log-line-prefix-template", kText, "TEXT", "",
+         "Prefix of teed lines, with ${role_name}, ${rank}, ${local_rank}, ${hostname}, ${host} "
+         "(with its domain) and ${attempt}. Also from "
+         "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE."}),
     {"local-ranks-filter", kText, "N,...", "", "Show these workers only. Without it: all."},
     {"duplicate-stdout-filters", kText, "TEXTS", "",
      "Copy lines of teed stdout that contain one of these texts to one file. Commas "
@@ -106,11 +116,16 @@ constexpr ArgumentSpec kOptions[] = {
      "Destination of lifecycle events: null (none), console (JSON on stderr), or "
      "file:PATH (JSON with real times, appended)."},
     HasVariable(false, {"logs-specs", kText, "NAME", "",
-                        "A Python plug-in. It cannot be loaded here: use torchrun for that."}),
+                        "default, or a Python plug-in, which cannot be loaded here: use torchrun "
+                        "for that."}),
     IsOurs(true, {"failure-report", kText, "FILE", "",
                   "Also write to this file, as JSON, which worker failed first and how."}),
     IsOurs(true, {"quiet", kFlag, "", "", "Print failures only."}),
     IsOurs(true, {"verbose", kFlag, "", "", "Print what happens, and why."}),
+    HasVariable(false, OneOf("bash,zsh,tcsh,fish",
+                             {"print-completion", kText, "SHELL", "",
+                              "Print the completion of these options for bash, zsh, tcsh or fish: "
+                              "eval \"$(muster run --print-completion bash)\"."})),
     Letter('h', {"help", kHelp, "", "", "Show this and end."}),
 };
 
@@ -149,6 +164,23 @@ std::vector<ArgumentSpec> LaunchTable(LaunchPersonality personality) {
 
 std::string LaunchHelp(LaunchPersonality personality) {
   return Concat(kLaunchUsage, '\n', kAbout, HelpOn(LaunchTable(personality), 100), kStatuses);
+}
+
+std::string LaunchCompletion(std::string_view shell) {
+  std::string names;
+  std::string fish;
+  for (const ArgumentSpec& option : LaunchTable(LaunchPersonality::kRun)) {
+    names += Concat(shell == "tcsh" ? " " : " --", option.name);
+    for (const std::string_view program : {"muster", "torchrun"})
+      fish += Concat("complete -c ", program, " -l ", option.name, "\n");
+  }
+  if (shell == "fish") return fish;
+  if (shell == "tcsh")
+    return Concat("complete muster 'c/--/(", names, ")/'\ncomplete torchrun 'c/--/(", names, ")/'");
+  const std::string_view begin =
+      shell == "zsh" ? "autoload -U +X compinit bashcompinit && compinit && bashcompinit\n" : "";
+  // Where no option fits, the word is the name of a file.
+  return Concat(begin, "complete -o default -W '", names, "' muster torchrun");
 }
 
 }  // namespace muster

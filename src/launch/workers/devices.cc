@@ -1,7 +1,5 @@
 #include "launch/workers/devices.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -12,6 +10,7 @@
 #include "base/parse.h"
 #include "base/text.h"
 #include "base/trim.h"
+#include "launch/workers/numa.h"
 #include "os/posix/file_io.h"
 
 namespace muster {
@@ -141,11 +140,6 @@ Result<size_t> CountXpus(const Environment& environment, const DeviceSources& so
   return known;
 }
 
-size_t CountCpus() {
-  // What Python's os.cpu_count() is, and with it torchrun's number.
-  return static_cast<size_t>(std::max(sysconf(_SC_NPROCESSORS_ONLN), 1L));
-}
-
 Result<size_t> CountAnything(const Environment& environment, const DeviceSources& sources) {
   const Result<Gpus> gpus = VisibleGpus(environment, sources);
   if (gpus) return gpus->size();
@@ -153,7 +147,7 @@ Result<size_t> CountAnything(const Environment& environment, const DeviceSources
   if (gpus.error().code != Code::kNotFound) return gpus.error();
   const Result<size_t> xpus = CountXpus(environment, sources, /*integrated_too=*/false);
   if (xpus || xpus.error().code != Code::kNotFound) return xpus;
-  return CountCpus();
+  return UsableCpus();
 }
 
 }  // namespace
@@ -192,7 +186,7 @@ Result<size_t> CountWorkers(const std::string& word, const Environment& environm
     return Error{Code::kInvalid, Concat(*number, " workers on a node: at least 1 and at most ",
                                         kWorkersPerNodeMax)};
   }
-  if (word == "cpu") return CountCpus();
+  if (word == "cpu") return UsableCpus();
   if (word == "auto") return CountAnything(environment, sources);
   if (word == "xpu") return CountXpus(environment, sources, /*integrated_too=*/true);
   if (word == "gpu") {

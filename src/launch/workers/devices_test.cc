@@ -12,6 +12,7 @@
 #include <memory>
 
 #include "base/text.h"
+#include "launch/workers/numa.h"
 #include "support/temp_dir.h"
 
 namespace muster {
@@ -141,8 +142,6 @@ class DevicesTest : public testing::Test {
   const test::TempDir sys_;
 };
 
-size_t OnlineCpus() { return static_cast<size_t>(sysconf(_SC_NPROCESSORS_ONLN)); }
-
 TEST_F(DevicesTest, ANumberIsANumber) {
   EXPECT_EQ(*CountWorkers("2", {}, Nothing()), 2u);
   EXPECT_EQ(*CountWorkers(" 1_0 ", {}, Nothing()), 10u);
@@ -166,19 +165,19 @@ TEST_F(DevicesTest, Launch015WithoutAGpuThereAreNoWorkersForThem) {
 }
 
 TEST_F(DevicesTest, Launch016WithoutAcceleratorsAutoIsOneForEachCpu) {
-  EXPECT_EQ(*CountWorkers("auto", {}, Nothing()), OnlineCpus());
+  EXPECT_EQ(*CountWorkers("auto", {}, Nothing()), UsableCpus());
 }
 
-TEST_F(DevicesTest, Launch017CpusOutsideTheAffinityMaskCount) {
+TEST_F(DevicesTest, Launch017OnlyCpusThatMayBeUsedCount) {
   cpu_set_t before;
   ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
-  const size_t count = OnlineCpus();
   cpu_set_t one;
   CPU_ZERO(&one);
   for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++cpu)
     if (CPU_ISSET(cpu, &before)) CPU_SET(cpu, &one);
   ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
-  EXPECT_EQ(*CountWorkers("cpu", {}, Nothing()), count);
+  EXPECT_EQ(*CountWorkers("cpu", {}, Nothing()), 1u);
+  EXPECT_EQ(*CountWorkers("auto", {}, Nothing()), 1u);
   EXPECT_EQ(sched_setaffinity(0, sizeof before, &before), 0);
 }
 
@@ -186,7 +185,7 @@ TEST_F(DevicesTest, Launch146ANumberLoadsNoLibraryAndOpensNoDevice) {
   const std::string mark = sys_.File("loaded");
   const Environment environment{{"FAKE_GPUS", "8"}, {"FAKE_MARK", mark}};
   EXPECT_EQ(*CountWorkers("2", environment, Nvidia()), 2u);
-  EXPECT_EQ(*CountWorkers("cpu", environment, Nvidia()), OnlineCpus());
+  EXPECT_EQ(*CountWorkers("cpu", environment, Nvidia()), UsableCpus());
   EXPECT_FALSE(test::FileExists(mark));
   EXPECT_EQ(*CountWorkers("2", environment), 2u);  // This machine's own libraries, if it has any.
   const std::string maps = test::ReadFile("/proc/self/maps");
@@ -223,7 +222,7 @@ TEST_F(DevicesTest, Launch147AListThatHidesAllGpusIsNamed) {
                 AllOf(HasSubstr(Concat("CUDA_VISIBLE_DEVICES='", std::string_view(list), "'")),
                       HasSubstr("has 8 NVIDIA GPUs")));
     // As for torchrun, there is then no accelerator.
-    EXPECT_EQ(*CountWorkers("auto", environment, Nvidia()), OnlineCpus());
+    EXPECT_EQ(*CountWorkers("auto", environment, Nvidia()), UsableCpus());
   }
 }
 
@@ -337,7 +336,7 @@ TEST_F(DevicesTest, WithoutLevelZeroXpusAreTheCardsThatRender) {
   WriteCard(2, "0000:03:00.0", "0x8086", "0x030000", false);  // Nothing renders on it.
   WriteCard(3, "0000:04:00.0", "0x8086", "0x120000", true);   // No display controller.
   EXPECT_EQ(*CountWorkers("xpu", {}, Nothing()), 1u);
-  EXPECT_EQ(*CountWorkers("auto", {}, Nothing()), OnlineCpus());
+  EXPECT_EQ(*CountWorkers("auto", {}, Nothing()), UsableCpus());
   WriteCard(4, "0000:4d:00.0", "0x8086", "0x038000", true);
   WriteCard(15, "0000:5d:00.0", "0x8086", "0x038000", true);
   EXPECT_EQ(*CountWorkers("xpu", {}, Nothing()), 2u);

@@ -36,6 +36,16 @@ std::string OnPath(const Environment& environment, std::string_view name) {
   return "";
 }
 
+/// Whether the program at this path lies in a virtual environment or one of conda. The path is
+/// taken as it is written: a link to a program of an environment does not lie in it.
+bool IsInEnvironment(const std::string& path) {
+  std::error_code failure;
+  const fs::path prefix =
+      fs::absolute(path, failure).lexically_normal().parent_path().parent_path();
+  return !path.empty() &&
+         (fs::exists(prefix / "pyvenv.cfg", failure) || fs::exists(prefix / "conda-meta", failure));
+}
+
 }  // namespace
 
 std::string UnresolvedOwnPath(const std::string& argument_0, const Environment& environment) {
@@ -53,11 +63,14 @@ Result<std::string> FindPython(const Environment& environment, const std::string
     const std::string path = folder / name;
     if (!folder.empty() && std::ranges::find(tried, path) == tried.end()) tried.push_back(path);
   };
-  for (const std::string* const path : {&own_path, &resolved_own_path}) {
-    for (const std::string_view name : kNames) add(fs::path(*path).parent_path(), name);
-  }
+  const auto add_beside = [&](const fs::path& program) {
+    for (const std::string_view name : kNames) add(program.parent_path(), name);
+  };
+  if (IsInEnvironment(own_path)) add_beside(own_path);
   for (const char* const variable : {"VIRTUAL_ENV", "CONDA_PREFIX"})
     add(VariableOrEmpty(environment, variable), "bin/python");
+  add_beside(own_path);
+  add_beside(resolved_own_path);
   if (const auto found = std::ranges::find_if(tried, IsProgram); found != tried.end())
     return *found;
   // Searches all of PATH for one name before the other: an old `python` early on PATH must not win.

@@ -1,5 +1,5 @@
 // The Python that runs the workers. torchrun is a Python program and uses its own interpreter;
-// muster finds the same one where it is installed in the same folder.
+// muster finds the same one where it is installed in the same environment.
 #pragma once
 
 #include <string>
@@ -14,9 +14,9 @@ namespace muster {
 std::string UnresolvedOwnPath(const std::string& argument_0, const Environment& environment);
 
 /// In this order: PYTHON_EXEC and `option` (--python), both unchanged and without a check
-/// that they exist; python3, then python, in the folder of `own_path` and in that
-/// of `resolved_own_path` (/proc/self/exe); bin/python of VIRTUAL_ENV and of CONDA_PREFIX; python3,
-/// then python, on PATH. Empty values are skipped.
+/// that they exist; python3, then python, next to `own_path`, if that lies in an environment;
+/// bin/python of the active environment (VIRTUAL_ENV, CONDA_PREFIX); python3, then python, next to
+/// `own_path` and to `resolved_own_path` (/proc/self/exe), and on PATH. Empty values are skipped.
 ///
 /// Symbolic links stay as they are: Python knows by its path to which virtual environment it
 /// belongs. For the name of a failed worker's entry point, the interpreter that is "our own" is the

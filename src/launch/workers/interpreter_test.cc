@@ -80,12 +80,32 @@ TEST_F(InterpreterTest, EachPlaceComesInItsTurn) {
     const std::string path = Program(name);
     EXPECT_EQ(Found(environment, own, resolved), path);
   };
-  for (const char* name : {"path/python", "path/python3", "conda/bin/python", "venv/bin/python",
-                           "resolved/python", "resolved/python3", "own/python", "own/python3"})
+  for (const char* name : {"path/python", "path/python3", "resolved/python", "resolved/python3",
+                           "own/python", "own/python3", "conda/bin/python", "venv/bin/python"})
     wins(name);
   EXPECT_EQ(Found(environment, own, resolved, "asked"), "asked");
   environment["PYTHON_EXEC"] = "named";
   EXPECT_EQ(Found(environment, own, resolved, "asked"), "named");
+}
+
+TEST_F(InterpreterTest, AnActiveEnvironmentWinsUnlessTheProgramLiesInOne) {
+  const std::string python = Program("usr/bin/python3");
+  const std::string active = Program("active/bin/python");
+  for (const char* const variable : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {
+    const Environment environment{{variable, At("active")}};
+    const std::string usual = Program("usr/bin/muster");
+    EXPECT_EQ(Found(environment, usual, usual), active);
+    for (const char* const sign : {"venv/pyvenv.cfg", "conda/conda-meta/history"}) {
+      const std::string prefix = fs::path(sign).begin()->string();
+      Program(sign);
+      const std::string own = Program(prefix + "/bin/muster");
+      const std::string beside = Program(prefix + "/bin/python3");
+      EXPECT_EQ(Found(environment, own, own), beside);
+      // A link to it, as of pipx, is none of the environment's programs.
+      EXPECT_EQ(Found(environment, At("usr/bin/link"), own), active);
+    }
+  }
+  EXPECT_EQ(Found(NoPath(), At("usr/bin/muster"), At("venv/bin/muster")), python);
 }
 
 TEST_F(InterpreterTest, APython3LateOnPathWinsOverAnEarlyPython) {

@@ -10,6 +10,7 @@ namespace {
 
 constexpr const char* kThreads = "OMP_NUM_THREADS";
 constexpr const char* kDevices = "CUDA_VISIBLE_DEVICES";
+constexpr const char* kHipDevices = "HIP_VISIBLE_DEVICES";
 
 /// Passwords of etcd are for the launcher only: libraries of workers may print their environment.
 void ErasePasswords(Environment& all) {
@@ -52,7 +53,11 @@ Result<Environment> WorkerEnvironment(const Environment& inherited, const Launch
   all.try_emplace("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
   if (LimitsThreads(inherited, situation.workers)) all[kThreads] = "1";
   if (options.virtual_local_rank) {
-    MUSTER_TRY(all[kDevices], OnlyDeviceOf(situation.worker, Variable(inherited, kDevices)));
+    const auto cuda = Variable(inherited, kDevices);
+    const auto hip = Variable(inherited, kHipDevices);
+    MUSTER_TRY(all[kDevices], OnlyDeviceOf(situation.worker, cuda));
+    // ROCm reads its own variable first, and CUDA's where that is not set.
+    MUSTER_TRY(all[kHipDevices], OnlyDeviceOf(situation.worker, hip ? hip : cuda, kHipDevices));
   }
   return all;
 }

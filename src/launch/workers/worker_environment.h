@@ -27,7 +27,8 @@ struct WorkerSituation {
 /// workers would otherwise use all cores of the machine.
 bool LimitsThreads(const Environment& inherited, size_t workers);
 
-/// kInvalid: CUDA_VISIBLE_DEVICES has fewer entries than there are workers that want one each.
+/// kInvalid: CUDA_VISIBLE_DEVICES or HIP_VISIBLE_DEVICES has fewer entries than there are workers
+/// that want one each.
 Result<Environment> WorkerEnvironment(const Environment& inherited, const LaunchOptions& options,
                                       const WorkerSituation& situation);
 

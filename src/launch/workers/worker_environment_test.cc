@@ -104,6 +104,21 @@ TEST(WorkerEnvironmentTest, Launch057Launch058WithVirtualRanksEverybodyHasOneDev
               Contains(Pair("CUDA_VISIBLE_DEVICES", "1")));
 }
 
+TEST(WorkerEnvironmentTest, VirtualRanksHoldForRocmToo) {
+  const LaunchOptions options{.virtual_local_rank = true};
+  const auto device = [&](const Environment& inherited) {
+    return Of(inherited, options, {.workers = 2, .worker = 1})["HIP_VISIBLE_DEVICES"];
+  };
+  EXPECT_EQ(device({}), "1");
+  EXPECT_EQ(device({{"CUDA_VISIBLE_DEVICES", "3,5"}}), "5") << "which ROCm reads, too";
+  EXPECT_EQ(device({{"CUDA_VISIBLE_DEVICES", "3,5"}, {"HIP_VISIBLE_DEVICES", "6, 7"}}), "7");
+  EXPECT_THAT(
+      WorkerEnvironment({{"HIP_VISIBLE_DEVICES", "6"}}, options, {.workers = 2, .worker = 1})
+          .error()
+          .message,
+      HasSubstr("HIP_VISIBLE_DEVICES='6' names 1"));
+}
+
 TEST(WorkerEnvironmentTest, Launch059TooFewDevicesAreAnError) {
   const auto made = WorkerEnvironment({{"CUDA_VISIBLE_DEVICES", "3"}}, {.virtual_local_rank = true},
                                       {.workers = 2, .worker = 1});

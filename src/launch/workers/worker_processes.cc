@@ -18,7 +18,9 @@
 #include <utility>
 
 #include "base/text.h"
+#include "base/trim.h"
 #include "os/posix/entropy.h"
+#include "os/posix/file_io.h"
 #include "os/posix/forking.h"
 #include "os/posix/process.h"
 #include "os/posix/system_error.h"
@@ -149,17 +151,22 @@ WorkerProcesses::~WorkerProcesses() {
 
 void WorkerProcesses::EndEverything() {
   const std::lock_guard lock(mutex_);
-  ProcessFamily family{.marks = {token_ + "."}, .orphans = true, .spared = {guardian_->pid()}};
-  for (const Worker& worker : workers_) family.leaders.push_back(worker.pid);
-  for (const Remains& remains : remains_) {
-    if (remains.zombie != 0) family.leaders.push_back(remains.zombie);
-  }
-  EndAll(family, cgroup_.get());
+  EndAll(Everything(), cgroup_.get());
   for (const Worker& worker : workers_) Reap(worker.pid);
   for (Remains& remains : remains_) Release(remains);
   workers_.clear();
   remains_.clear();
   ReapOrphans();
+}
+
+/// With mutex_ held.
+ProcessFamily WorkerProcesses::Everything() const {
+  ProcessFamily family{.marks = {token_ + "."}, .orphans = true, .spared = {guardian_->pid()}};
+  for (const Worker& worker : workers_) family.leaders.push_back(worker.pid);
+  for (const Remains& remains : remains_) {
+    if (remains.zombie != 0) family.leaders.push_back(remains.zombie);
+  }
+  return family;
 }
 
 void WorkerProcesses::RestoreProcess() {
@@ -269,6 +276,20 @@ void WorkerProcesses::Sweep() {
   for (size_t i = 0; i < count; ++i) Release(remains_[i]);
   remains_.erase(remains_.begin(), remains_.begin() + static_cast<ptrdiff_t>(count));
   ReapOrphans();
+}
+
+std::vector<std::string> WorkerProcesses::Leftovers(int signal) {
+  std::unique_lock lock(mutex_);
+  const ProcessFamily family = Everything();
+  lock.unlock();
+  std::vector<std::string> names;
+  for (const ProcessFacts& process : FindFamily(family)) {
+    std::string command = ReadUpTo(Concat("/proc/", process.pid, "/cmdline"), 4096).value_or("");
+    std::ranges::replace(command, '\0', ' ');
+    names.push_back(Concat(Printable(Trim(command), 80), " (pid ", process.pid, ")"));
+    if (signal != 0) SignalProcess(process, signal);
+  }
+  return names;
 }
 
 // ----------------------------------------------------------------------------------------------

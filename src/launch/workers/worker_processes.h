@@ -72,6 +72,8 @@ class WorkerProcesses final : public WorkerRunner {
   /// worker is left that could own them. Blocks for at most kSweepMax, and so does a Start() during
   /// it. Any thread.
   void Sweep() override;
+  /// Any thread.
+  std::vector<std::string> Leftovers(int signal) override;
 
  private:
   struct Worker {
@@ -112,6 +114,7 @@ class WorkerProcesses final : public WorkerRunner {
   void Release(Remains& remains);
 
   void EndEverything();
+  ProcessFamily Everything() const;
   void RestoreProcess();
 
   const OnEnd on_end_;

@@ -69,6 +69,21 @@ TEST_P(WorkerProcessesTest, Launch066_AWorkerHasOnlyTheStandardDescriptors) {
   close(far_away);
 }
 
+TEST_P(WorkerProcessesTest, AWorkerGetsTheDescriptorsOfItsCommandInTheirOrder) {
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  WorkerCommand command = Shell("echo through >&4; cat <&5");
+  command.descriptors = {ends[1], ends[0]};
+  const TempDir folder;
+  command.output_path = folder.File("out");
+  const int64_t pid = crew_.Start(0, command);
+  EXPECT_TRUE(EventuallyTrue([&] { return ReadFile(command.output_path) == "through\n"; }));
+  crew_->Signal(0, SIGTERM);  // cat: its own end of the pipe is never closed
+  EXPECT_EQ(crew_.AwaitEnd(pid), -SIGTERM);
+  close(ends[0]);
+  close(ends[1]);
+}
+
 TEST_P(WorkerProcessesTest, Launch067_SignalsAreAtTheirDefaultsEvenIfWeIgnoreOrBlockThem) {
   struct sigaction ignore {};
   ignore.sa_handler = SIG_IGN;

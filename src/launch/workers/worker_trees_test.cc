@@ -7,10 +7,12 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 #include <string>
 #include <system_error>
 #include <vector>
 
+#include "base/text.h"
 #include "launch/workers/worker_processes.h"
 #include "os/posix/cgroup.h"
 #include "support/child_process.h"
@@ -81,6 +83,24 @@ TEST_P(WorkerTreesTest, Launch151_WhatWorkersLeaveBehindIsGoneWithTheRunner) {
   }
   EXPECT_FALSE(FactsOf(static_cast<pid_t>(daemon))) << "ended, and reaped";
   EXPECT_FALSE(FactsOf(static_cast<pid_t>(stranger)));
+}
+
+TEST_P(WorkerTreesTest, WhatSuccessfulWorkersLeaveIsNamedAndSignalled) {
+  WorkerCrew crew(options());
+  const int64_t pid =
+      crew.Start(0, Shell(Daemon(File("daemon")) + Daemon(File("stranger"), "env -i") + "exit 0"));
+  ASSERT_EQ(crew.AwaitEnd(pid), 0);
+  const int64_t daemon = AwaitPid(File("daemon"));
+  const int64_t stranger = AwaitPid(File("stranger"));
+  const auto name = [](int64_t left) { return Concat("sleep 60 (pid ", left, ")"); };
+  EXPECT_TRUE(EventuallyTrue([&] {
+    const std::vector<std::string> names = crew->Leftovers(0);
+    return std::set(names.begin(), names.end()) == std::set{name(daemon), name(stranger)};
+  }));
+  EXPECT_TRUE(IsAlive(daemon) && IsAlive(stranger));
+  crew->Leftovers(SIGTERM);
+  EXPECT_TRUE(EventuallyTrue([&] { return crew->Leftovers(0).empty(); }));
+  EXPECT_TRUE(IsGone(daemon) && IsGone(stranger));
 }
 
 TEST_P(WorkerTreesTest, ASweepSparesWhatBelongsToWorkersThatRun) {

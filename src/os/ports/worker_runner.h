@@ -12,12 +12,16 @@
 
 namespace muster {
 
+/// The number of the first descriptor in a worker that is not a standard stream.
+inline constexpr int kInheritedFd = 4;
+
 struct WorkerCommand {
   std::vector<std::string> arguments{};    ///< The program first: a path, or a name to be found on
                                            ///< the PATH of `environment`.
   std::vector<std::string> environment{};  ///< "NAME=value": the whole environment.
   std::string output_path{};  ///< Where its standard output goes; empty: to that of this process.
   std::string error_path{};   ///< Where its standard error goes.
+  std::vector<int> descriptors{};  ///< Of this process, which it gets as kInheritedFd, and so on.
   std::vector<int> cpus{};  ///< The only CPUs that it may run on; empty: all CPUs of this process.
 };
 
@@ -37,6 +41,9 @@ class WorkerRunner {
   /// Ends all remaining descendants of workers that have ended, and waits for their end within
   /// limits.
   virtual void Sweep() = 0;
+  /// When all workers have ended: names the remaining descendants, such as "sync.py (pid 12)", and
+  /// sends them `signal`, unless it is 0.
+  virtual std::vector<std::string> Leftovers(int signal = 0) = 0;
 };
 
 }  // namespace muster

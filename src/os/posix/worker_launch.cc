@@ -25,7 +25,8 @@ namespace muster {
 
 namespace {
 
-constexpr int kReportFd = 3;      // in the new process
+constexpr int kReportFd = 3;  // in the new process, until the exec
+static_assert(kInheritedFd == kReportFd + 1);
 constexpr int kCpusMax = 65'536;  // more than any kernel counts
 constexpr std::string_view kDefaultPath = "/bin:/usr/bin";
 
@@ -158,6 +159,11 @@ Result<WorkerLaunch> WorkerLaunch::Prepare(const WorkerCommand& command, const s
     MUSTER_TRY(launch.error_, OpenOutput(command.error_path));
   }
   launch.error_fd_ = is_one ? launch.output_.get() : launch.error_.get();
+  const int beyond = kInheritedFd + static_cast<int>(command.descriptors.size());
+  for (const int fd : command.descriptors) {
+    launch.inherited_.emplace_back(fcntl(fd, F_DUPFD_CLOEXEC, beyond));
+    if (!launch.inherited_.back().is_open()) return CannotStart("a descriptor");
+  }
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return CannotStart("pipe");
   launch.report_ = OwnedFd(ends[0]);
@@ -190,7 +196,9 @@ void WorkerLaunch::Become(pid_t parent, int cgroup_members) const {
                         (error_fd_ < 0 || dup2(error_fd_, STDERR_FILENO) >= 0);
   const int number = errno;
   if (reporting_.get() != kReportFd) dup3(reporting_.get(), kReportFd, O_CLOEXEC);
-  CloseFrom(kReportFd + 1);
+  int next = kInheritedFd;
+  for (const OwnedFd& fd : inherited_) dup2(fd.get(), next++);
+  CloseFrom(next);
   errno = number;
   if (!in_place) Fail(kStreams);
   if (!cpu_mask_.empty() &&

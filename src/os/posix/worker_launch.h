@@ -46,6 +46,7 @@ class WorkerLaunch {
   OwnedFd output_;  // not open: unchanged
   OwnedFd error_;
   int error_fd_ = -1;  // of error_ or output_; -1: unchanged
+  std::vector<OwnedFd> inherited_;
   std::vector<unsigned long> cpu_mask_;
   OwnedFd report_;     // receives the error; closed by a successful exec
   OwnedFd reporting_;  // the other end of report_
