@@ -10,7 +10,7 @@
 #include "base/parse.h"
 #include "base/text.h"
 #include "base/trim.h"
-#include "launch/workers/numa.h"
+#include "os/posix/cores.h"
 #include "os/posix/file_io.h"
 
 namespace muster {
@@ -147,7 +147,7 @@ Result<size_t> CountAnything(const Environment& environment, const DeviceSources
   if (gpus.error().code != Code::kNotFound) return gpus.error();
   const Result<size_t> xpus = CountXpus(environment, sources, /*integrated_too=*/false);
   if (xpus || xpus.error().code != Code::kNotFound) return xpus;
-  return UsableCpus();
+  return UsableCores();
 }
 
 }  // namespace
@@ -186,7 +186,7 @@ Result<size_t> CountWorkers(const std::string& word, const Environment& environm
     return Error{Code::kInvalid, Concat(*number, " workers on a node: at least 1 and at most ",
                                         kWorkersPerNodeMax)};
   }
-  if (word == "cpu") return UsableCpus();
+  if (word == "cpu") return UsableCores();
   if (word == "auto") return CountAnything(environment, sources);
   if (word == "xpu") return CountXpus(environment, sources, /*integrated_too=*/true);
   if (word == "gpu") {

@@ -49,7 +49,7 @@ struct DeviceSources {
 std::map<int, std::filesystem::path> NumberedChildren(const std::filesystem::path& folder,
                                                       std::string_view prefix);
 
-/// The value of --nproc-per-node: a number, "cpu" (see UsableCpus()), "gpu", "xpu", or "auto": one
+/// The value of --nproc-per-node: a number, "cpu" (see UsableCores()), "gpu", "xpu", or "auto": one
 /// of these that the node has, in the order gpu, xpu, cpu. For a number and for "cpu" no library is
 /// loaded and no device opened. kInvalid: no such word, or a number below 1. kNotFound: no such
 /// device, or none that the environment leaves visible; the message names the variable. kTimeout: a

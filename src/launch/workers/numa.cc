@@ -1,17 +1,13 @@
 #include "launch/workers/numa.h"
 
 #include <sched.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
-#include <optional>
-#include <sstream>
 
 #include "base/parse.h"
 #include "base/text.h"
 #include "base/trim.h"
-#include "os/posix/cgroup.h"
 #include "os/posix/file_io.h"
 #include "os/posix/system_error.h"
 
@@ -103,27 +99,6 @@ Result<Cpus> OwnCpus() {
   for (size_t cpu = 0; cpu < kCount; ++cpu)
     if (CPU_ISSET_S(cpu, kCount / 8, set)) cpus.push_back(static_cast<int>(cpu));
   return cpus;
-}
-
-size_t LeastCpuQuota(std::string folder) {
-  size_t least = SIZE_MAX;
-  while (!folder.empty()) {
-    std::istringstream words(ReadUpTo(folder + "/cpu.max").value_or(""));
-    size_t quota = 0;  // "max" is not a number
-    size_t period = 0;
-    if (words >> quota >> period && quota > 0 && period > 0)
-      least = std::min(least, (quota - 1) / period + 1);
-    folder.resize(folder.rfind('/') == folder.npos ? 0 : folder.rfind('/'));
-  }
-  return least;
-}
-
-size_t UsableCpus() {
-  const Result<Cpus> own = OwnCpus();
-  const auto online = static_cast<size_t>(std::max(sysconf(_SC_NPROCESSORS_ONLN), 1L));
-  const std::optional<std::string> group = OwnCgroupFolder(
-      ReadUpTo("/proc/self/mountinfo").value_or(""), ReadUpTo("/proc/self/cgroup").value_or(""));
-  return std::min(own ? own->size() : online, LeastCpuQuota(group.value_or("")));
 }
 
 Result<std::vector<Cpus>> CpusOfWorkers(NumaMode mode, size_t workers,

@@ -26,14 +26,6 @@ Result<std::vector<int>> NumaNodesOf(const Gpus& gpus, const std::string& sys = 
 /// The CPUs that this process may use. kUnavailable.
 Result<Cpus> OwnCpus();
 
-/// How many CPUs this process may use at a time: those of its affinity mask, or fewer by the quota
-/// of its control groups. At least 1.
-size_t UsableCpus();
-
-/// The least quota (cpu.max) of a folder of control groups (version 2) and its parents, in whole
-/// CPUs, rounded up; SIZE_MAX if there is none.
-size_t LeastCpuQuota(std::string folder);
-
 /// For each worker the value of WorkerCommand::cpus. Queries the GPUs' driver, see devices.h. An
 /// Error is one line.
 Result<std::vector<Cpus>> CpusOfWorkers(NumaMode mode, size_t workers,

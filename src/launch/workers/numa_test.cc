@@ -150,22 +150,6 @@ TEST(NumaOfThisMachineTest, ItIsOneThatWeUnderstand) {
   for (const int cpu : own) EXPECT_TRUE(topology.cpus.contains(cpu)) << cpu;
 }
 
-TEST(CpuQuotaTest, TheLeastOfAGroupAndItsParentsCountsInWholeCpus) {
-  const test::TempDir groups;
-  const std::string group = groups.File("slice/job");
-  fs::create_directories(group);
-  EXPECT_EQ(LeastCpuQuota(group), SIZE_MAX);
-  EXPECT_EQ(LeastCpuQuota(""), SIZE_MAX);
-  test::WriteFile(group + "/cpu.max", "max 100000\n");
-  EXPECT_EQ(LeastCpuQuota(group), SIZE_MAX);
-  test::WriteFile(groups.File("slice/cpu.max"), "250000 100000\n");
-  EXPECT_EQ(LeastCpuQuota(group), 3u) << "two CPUs and a half";
-  test::WriteFile(group + "/cpu.max", "10000 100000\n");
-  EXPECT_EQ(LeastCpuQuota(group), 1u);
-  test::WriteFile(group + "/cpu.max", "400000 100000\n");
-  EXPECT_EQ(LeastCpuQuota(group), 3u);
-}
-
 TEST(NumaOfThisMachineTest, OurOwnCpusAreThoseOfOurAffinityMask) {
   cpu_set_t before;
   ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
