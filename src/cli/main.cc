@@ -17,7 +17,7 @@ namespace muster::cli {
 namespace {
 
 constexpr const char* kAbout =
-    R"(muster gets a fleet of machines to agree on who is in a training job, in which order.
+    R"(muster runs elastic training jobs on a fleet of machines: launcher, rendezvous and store.
 
   muster run --nproc-per-node 4 train.py  the workers of one node, as torchrun starts them
   muster serve --listen :29500            a server for rendezvous, and for PyTorch's TCPStore
