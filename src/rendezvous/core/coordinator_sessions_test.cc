@@ -19,7 +19,7 @@ using ::testing::SizeIs;
 
 class CoordinatorSessionsTest : public CoordinatorTest {};
 
-TEST_F(CoordinatorSessionsTest, WhoComesBackHearsOfThoseWhoWereLostMeanwhile) {
+TEST_F(CoordinatorSessionsTest, AResumedSessionReceivesTheLossesThatItMissed) {
   OpenAndJoin({"a", "b", "c"}, MinMax(1, 3));
   Heard("a");
   Break("b");
@@ -33,7 +33,7 @@ TEST_F(CoordinatorSessionsTest, WhoComesBackHearsOfThoseWhoWereLostMeanwhile) {
   EXPECT_EQ(told[2].who, "b_1_0");
 }
 
-TEST_F(CoordinatorSessionsTest, WhoFallsSilentIsLostWhenItsTimeIsUpAndNotBefore) {
+TEST_F(CoordinatorSessionsTest, ASilentNodeIsLostAtItsTimeoutAndNotBefore) {
   OpenAndJoin({"a", "b"}, MinMax(2, 2));
   Pass(3s, {"a"});
   EXPECT_TRUE(State().participants.contains({"b", 1, 0}));
@@ -43,7 +43,7 @@ TEST_F(CoordinatorSessionsTest, WhoFallsSilentIsLostWhenItsTimeIsUpAndNotBefore)
   EXPECT_THAT(Heard("a").back().why, HasSubstr("not heard of for 3001 ms"));
 }
 
-TEST_F(CoordinatorSessionsTest, ABrokenSessionIsTakenUpAgainWithinItsGrace) {
+TEST_F(CoordinatorSessionsTest, ABrokenSessionIsResumedWithinItsGrace) {
   OpenAndJoin({"a", "b"}, MinMax(2, 2));
   const uint64_t token = talkers_["b"].key.token;
   Heard("a");
@@ -55,14 +55,14 @@ TEST_F(CoordinatorSessionsTest, ABrokenSessionIsTakenUpAgainWithinItsGrace) {
   ASSERT_THAT(told, SizeIs(3));
   EXPECT_TRUE(told[0].resumed);
   EXPECT_EQ(told[0].token, token);
-  EXPECT_EQ(told[1].kind, Kind::kComplete) << "in case it was said meanwhile";
-  EXPECT_EQ(told[2].kind, Kind::kNodesWaiting) << "and whether they have left meanwhile";
+  EXPECT_EQ(told[1].kind, Kind::kComplete) << "it may have been sent during the break";
+  EXPECT_EQ(told[2].kind, Kind::kNodesWaiting) << "and how many nodes wait now";
   Pass(10s, {"a", "b"});
   EXPECT_THAT(Heard("a"), IsEmpty());
   EXPECT_EQ(State().round, 0);
 }
 
-TEST_F(CoordinatorSessionsTest, BeyondItsGraceItIsLostAndItsTokenWorthNothing) {
+TEST_F(CoordinatorSessionsTest, AfterItsGraceItIsLostAndItsTokenIsInvalid) {
   OpenAndJoin({"a", "b"}, MinMax(2, 2));
   const uint64_t token = talkers_["b"].key.token;
   Heard("b");
@@ -76,7 +76,7 @@ TEST_F(CoordinatorSessionsTest, BeyondItsGraceItIsLostAndItsTokenWorthNothing) {
   EXPECT_NE(told[0].token, token);
 }
 
-TEST_F(CoordinatorSessionsTest, AMessageFromThePastIsRefused) {
+TEST_F(CoordinatorSessionsTest, AStaleMessageIsRefused) {
   OpenAndJoin({"a", "b"}, MinMax(2, 2));
   const SessionKey old = talkers_["b"].key;
   Open("b", MinMax(2, 2), old.token);  // the old connection has not ended yet
@@ -96,17 +96,17 @@ TEST_F(CoordinatorSessionsTest, AMessageFromThePastIsRefused) {
   EXPECT_EQ(State().participants.size(), 2u);
 }
 
-TEST_F(CoordinatorSessionsTest, TwoNodesCannotBeOne) {
+TEST_F(CoordinatorSessionsTest, ASecondNodeOfTheSameIdentityIsRefused) {
   OpenAndJoin({"a"}, MinMax(2, 2));
   const SessionKey first = talkers_["a"].key;
   Open("a", MinMax(2, 2));
   EXPECT_THAT(Heard("a").back().why, HasSubstr("has a session already"));
   talkers_["a"].key = first;
   OpenAndJoin({"b"}, MinMax(2, 2));
-  EXPECT_TRUE(State().complete) << "the first one is not disturbed";
+  EXPECT_TRUE(State().complete) << "the first one is not affected";
 }
 
-TEST_F(CoordinatorSessionsTest, WhoWasToldSomethingElseIsRefusedAndBothAreNamed) {
+TEST_F(CoordinatorSessionsTest, ANodeWithOtherSettingsIsRefusedAndBothNodesAreNamed) {
   OpenAndJoin({"a"}, MinMax(2, 4));
   Open("b", MinMax(2, 8));
   EXPECT_THAT(Heard("b").at(0).why, AllOf(HasSubstr("'a_1_0'"), HasSubstr("'b_1_0'"),
@@ -115,7 +115,7 @@ TEST_F(CoordinatorSessionsTest, WhoWasToldSomethingElseIsRefusedAndBothAreNamed)
   EXPECT_THAT(Heard("c").at(0).why, HasSubstr("0 to 8 nodes"));
 }
 
-TEST_F(CoordinatorSessionsTest, WhoComesBackHearsWhatItMissed) {
+TEST_F(CoordinatorSessionsTest, AResumedSessionReceivesItsRoundAndTheWaitingNodes) {
   OpenAndJoin({"a", "b"}, MinMax(1, 3));
   Pass(6s, {"a", "b"});
   Heard("a");
@@ -125,7 +125,7 @@ TEST_F(CoordinatorSessionsTest, WhoComesBackHearsWhatItMissed) {
   EXPECT_THAT(Kinds("a"), ElementsAre(Kind::kOpened, Kind::kComplete, Kind::kNodesWaiting));
 }
 
-TEST_F(CoordinatorSessionsTest, WhoComesBackHearsThatNobodyWaitsAnyMore) {
+TEST_F(CoordinatorSessionsTest, AResumedSessionReceivesThatNoNodeWaitsAnyMore) {
   OpenAndJoin({"a", "b"}, MinMax(1, 3));
   Pass(6s, {"a", "b"});
   OpenAndJoin({"late"}, MinMax(1, 3));
@@ -139,14 +139,14 @@ TEST_F(CoordinatorSessionsTest, WhoComesBackHearsThatNobodyWaitsAnyMore) {
   EXPECT_EQ(last.count, 0);
 }
 
-TEST_F(CoordinatorSessionsTest, AServerThatForgotGivesNoRoundsNumberTwice) {
+TEST_F(CoordinatorSessionsTest, ARestartedServerReusesNoRoundNumber) {
   talkers_["a"].key.round = 41;  // a round number of an earlier server
   OpenAndJoin({"a", "b"}, MinMax(2, 2));
   EXPECT_EQ(State().round, 42);
   EXPECT_EQ(Heard("b").back().round, 42);
 }
 
-TEST_F(CoordinatorSessionsTest, WhatTheServerCouldNotHearIsNoSilence) {
+TEST_F(CoordinatorSessionsTest, SilenceWhileTheServerWasPausedDoesNotCount) {
   OpenAndJoin({"a", "b"}, MinMax(2, 2));
   Break("b");
   now_ = now_ + 10s;  // the server was paused
@@ -154,7 +154,7 @@ TEST_F(CoordinatorSessionsTest, WhatTheServerCouldNotHearIsNoSilence) {
   Pass(299ms, {"a"});
   EXPECT_EQ(State().participants.size(), 2u);
   Pass(1ms, {"a"});
-  EXPECT_EQ(State().participants.size(), 1u) << "b's grace goes on where it was";
+  EXPECT_EQ(State().participants.size(), 1u) << "the rest of b's grace has passed";
 }
 
 // A server that was suspended for an hour first receives the ends of connections, and only then
@@ -170,7 +170,7 @@ TEST_F(CoordinatorSessionsTest, ALongGapDoesNotLengthenTheGraceOfAConnectionThat
   EXPECT_EQ(State().participants.size(), 1u);
 }
 
-TEST_F(CoordinatorSessionsTest, TheSessionOfWhoIsLostEnds) {
+TEST_F(CoordinatorSessionsTest, TheSessionOfALostNodeEnds) {
   OpenAndJoin({"a", "b"}, MinMax(2, 2));
   Pass(4s, {"a"});
   EXPECT_EQ(Heard("b").back().kind, Kind::kEnded);
