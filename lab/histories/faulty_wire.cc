@@ -16,7 +16,7 @@ namespace muster::test {
 namespace {
 
 constexpr int64_t kEndless = INT64_MAX;
-// In one read's bytes: a large value must not take too long.
+// Pieces into which one read is split. The limit keeps large values fast.
 constexpr int kPiecesMax = 8;
 
 int Dial(uint16_t port) {
@@ -46,7 +46,7 @@ FaultyWire::FaultyWire(uint16_t target, uint64_t seed, const Faults& faults)
 FaultyWire::~FaultyWire() {
   const uint64_t one = 1;
   if (write(end_, &one, sizeof one) != sizeof one)
-    std::terminate();  // it has room for 2^64 of them
+    std::terminate();  // cannot happen: an eventfd counts to 2^64 - 2
   acceptor_.join();
   for (Link& link : links_) {
     shutdown(link.near, SHUT_RDWR);

@@ -111,7 +111,7 @@ Answer Execute(State& state, const Operation& operation) {
   return kRefused;
 }
 
-/// Whether the operation must wait, by the first request of each waiting call.
+/// Whether the operation must wait. The first request that its call sends decides.
 bool MustWait(State& state, const Operation& operation, size_t held) {
   switch (operation.kind) {
     case Kind::kGet:  // It sends CHECK first, which also counts reserved elements.

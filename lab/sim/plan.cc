@@ -130,7 +130,7 @@ std::optional<Driver> DriverOf(std::string_view name) {
 namespace {
 
 // PyTorch's nodes check once a second: they need a longer last call, and more than a second between
-// two heartbeats. With spares, their rounds may never come to rest (docs/guide/elastic-jobs.md).
+// two heartbeats. With spares, they may form rounds without end (docs/guide/elastic-jobs.md).
 void MakeRoomForTorchNodes(Plan& plan, Drawer& draw) {
   plan.torch_nodes = draw.Between(1, plan.nodes - 1);
   plan.settings.max_nodes = std::max(plan.settings.max_nodes, plan.nodes);

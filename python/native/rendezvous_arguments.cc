@@ -14,8 +14,8 @@ nb::object Attribute(nb::handle given, const char* name, const char* argument, c
   return given.attr(name);
 }
 
-/// Options of custom backends may be any object. The native backends receive its text, and refuse
-/// that where they read the option.
+/// Options of custom backends may be any object. The native backends receive its text, and reject
+/// it when they read the option.
 ConfigValue OptionValue(nb::handle given, const std::string& option) {
   if (given.is_none()) return std::monostate();
   if (PyBool_Check(given.ptr())) return given.is(Py_True);

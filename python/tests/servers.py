@@ -24,7 +24,7 @@ Found = TypeVar("Found")
 
 
 def until(look: Callable[[], Found | None], what: object, patience: float = PATIENCE_S) -> Found:
-    """The result of `look`, as soon as there is one."""
+    """Calls `look` until its result is true, and returns that result."""
     deadline = time.monotonic() + patience
     while True:
         found = look()
@@ -38,8 +38,8 @@ def until(look: Callable[[], Found | None], what: object, patience: float = PATI
 
 
 def free_port() -> int:
-    """Not one of the ephemeral ports, which the system gives to other tests: they could get it
-    before the server of this one."""
+    """A free port outside the ephemeral range: the kernel could assign a port of that range to
+    another test before this test's server binds it."""
     given_away = pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text(encoding="ascii")
     while True:
         port = random.randrange(10_000, int(given_away.split()[0]))
@@ -50,13 +50,13 @@ def free_port() -> int:
 
 
 def child(command: list[str], **options: object) -> subprocess.Popen[bytes]:
-    """The kernel kills it if the test dies first."""
+    """Starts `command`; the kernel kills it if the test dies first."""
     program = ["setpriv", "--pdeathsig", "KILL", *command]
     return subprocess.Popen(program, stdin=subprocess.DEVNULL, **options)  # type: ignore[call-overload,no-any-return]
 
 
 def muster_program() -> str:
-    """The one of the package under test."""
+    """The path of the program `muster` that the package under test installed."""
     package = pathlib.Path(muster.__file__).parent
     folders = [package.parent / "bin", pathlib.Path(sys.executable).parent]
     found = shutil.which("muster", path=os.pathsep.join([*map(str, folders), os.environ["PATH"]]))
@@ -66,7 +66,7 @@ def muster_program() -> str:
 
 @contextlib.contextmanager
 def muster_server(port: int = 0) -> Iterator[int]:
-    """`muster serve`; its port."""
+    """Runs `muster serve` and yields its port."""
     with tempfile.TemporaryDirectory() as folder:
         reported = pathlib.Path(folder, "port")
         with pathlib.Path(folder, "log").open("wb") as log:
@@ -84,7 +84,7 @@ def muster_server(port: int = 0) -> Iterator[int]:
             )
         try:
             text = until(
-                lambda: reported.exists() and reported.read_text().strip(), "muster serve is there"
+                lambda: reported.exists() and reported.read_text().strip(), "muster serve is up"
             )
             yield int(text)
         finally:
@@ -94,7 +94,7 @@ def muster_server(port: int = 0) -> Iterator[int]:
 
 @contextlib.contextmanager
 def etcd_server() -> Iterator[str]:
-    """A real etcd; its endpoint, etcd://127.0.0.1:PORT. Skips where there is none."""
+    """Runs a real etcd and yields its endpoint, etcd://127.0.0.1:PORT. Skips if etcd is missing."""
     if not shutil.which("etcd"):
         if os.environ.get("MUSTER_REQUIRE_ETCD") == "1":
             raise AssertionError("the program 'etcd' is missing")
@@ -122,7 +122,7 @@ def etcd_server() -> Iterator[str]:
             return False
 
         try:
-            until(answers, lambda: "etcd is well:\n" + log_file.read_text(errors="replace")[-2000:])
+            until(answers, lambda: "etcd is up:\n" + log_file.read_text(errors="replace")[-2000:])
             yield f"etcd://{address}"
         finally:
             server.kill()

@@ -86,7 +86,7 @@ def test_a_class_has_the_members(module: str, name: str) -> None:
     ("module", "name"), [(module, name) for module, names in FUNCTIONS.items() for name in names]
 )
 def test_a_function_takes_the_arguments(module: str, name: str) -> None:
-    """In the same order and with the same defaults; there may be further ones, with defaults."""
+    """The order and the defaults are torch's; muster may add arguments that have defaults."""
 
     def arguments(thing: object) -> list[inspect.Parameter]:
         for part in name.split("."):
@@ -96,7 +96,7 @@ def test_a_function_takes_the_arguments(module: str, name: str) -> None:
     theirs, ours = (arguments(each) for each in both(module))
     for their, our in zip(theirs, ours):
         assert (our.name, our.kind) == (their.name, their.kind)
-        # build(rank, store) will do.
+        # muster gives local_addr a default: build(rank, store) is enough.
         assert our.default == their.default or their.name == "local_addr"
     assert len(ours) >= len(theirs)
     further = ours[len(theirs) :]

@@ -37,7 +37,7 @@ std::string Unescaped(std::string_view what, std::string_view text) {
                                      "'%25' for the character itself"));
 }
 
-/// Removes "scheme://" from the front. Returns whether it means TLS; nullopt: it does not say.
+/// Removes "scheme://" from the front. Returns whether it means TLS; nullopt: unspecified.
 std::optional<bool> TakeScheme(std::string_view& text) {
   const size_t end = text.find("://");
   const auto is_letter = [](char c) { return (c | 0x20) >= 'a' && (c | 0x20) <= 'z'; };
@@ -149,7 +149,7 @@ void TakeProtocol(const RendezvousParameters& parameters, std::optional<bool> by
   }
 }
 
-/// The options, and whether the scheme means TLS; nullopt: it does not say.
+/// The options, and whether the scheme means TLS; nullopt: unspecified.
 std::pair<EtcdOptions, std::optional<bool>> ReadUrl(std::string_view given) {
   EtcdOptions options;
   std::string_view text = Trim(given);

@@ -54,7 +54,7 @@ void EtcdLink::OnChanges(const std::vector<EtcdChange>& changes) {
 void EtcdLink::OnTrouble(const std::string& why) {
   ReportTrouble(why);
   Unwatch();
-  // After a pause: new watches have none of their own before their first attempt.
+  // After a pause, because new watches make their first attempt without one.
   Later(retry_, ShortPause(), &EtcdLink::Refresh);
 }
 

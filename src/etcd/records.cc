@@ -218,7 +218,7 @@ std::optional<Node> ParseNode(std::string_view text) {
   return Node{.addr = std::string(text.substr(0, middle)), .pid = *pid, .local_id = *local_id};
 }
 
-// Members who are no nodes are left out.
+// Members that are not nodes are skipped.
 void Walk(Fields& io, std::vector<MemberReport>& members) {
   for (size_t role = 0; role < kRoles.size(); ++role) {
     std::vector<std::string> names;

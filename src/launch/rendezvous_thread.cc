@@ -343,7 +343,7 @@ void RendezvousThread::DoClose(const std::string& reason) {
     handler_.SetClosed(reason);
     ConfirmEnd();
   } catch (const std::exception&) {
-    // Its server has ended, and with it all who would receive this.
+    // Its server has ended, and with it all receivers of this message.
     MUSTER_LAUNCH_PROBE("the rendezvous could not be closed");
   }
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`muster-lab bench` on tiny inputs: it builds, reports what it promises, and detects a wrong server."""
+"""`muster-lab bench` on tiny inputs: it builds, reports all its figures, and detects a wrong server."""
 
 import json
 import os

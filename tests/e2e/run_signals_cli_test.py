@@ -17,7 +17,7 @@ from needs import skip_or_fail
 
 HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
-# Holds on to a process: when that is killed, its parent is not notified until this one has ended.
+# Traces a process: if that process is killed, its parent is not notified until the tracer has ended.
 HOLDER = """
 import ctypes, sys
 libc = ctypes.CDLL(None, use_errno=True)

@@ -19,14 +19,14 @@ namespace muster {
 /// malformed.
 Result<NumaTopology> ReadNumaTopology(const std::string& sys = "/sys");
 
-/// The NUMA node of each GPU, by its PCI address; one that is on none counts for node 0.
+/// The NUMA node of each GPU, by its PCI address; node 0 for a GPU without a NUMA node.
 /// kUnavailable: the kernel does not know such a device.
 Result<std::vector<int>> NumaNodesOf(const Gpus& gpus, const std::string& sys = "/sys");
 
 /// The CPUs that this process may use. kUnavailable.
 Result<Cpus> OwnCpus();
 
-/// For each worker the value of WorkerCommand::cpus. Queries the GPUs' driver, see devices.h. An
+/// For each worker the value of WorkerCommand::cpus. Queries the GPU driver, see devices.h. An
 /// Error is one line.
 Result<std::vector<Cpus>> CpusOfWorkers(NumaMode mode, size_t workers,
                                         const Environment& environment,

@@ -12,10 +12,10 @@
 
 namespace muster {
 
-/// What PosixClock reads. Any thread.
+/// The present time of PosixClock. Any thread.
 Instant BootTime();
 
-/// As system calls take it.
+/// Converts to the format of system calls.
 timespec ToTimespec(Duration time);
 
 class PosixClock final : public Clock {
@@ -26,8 +26,8 @@ class PosixClock final : public Clock {
 };
 
 /// Waits until `wake` is notified or `until` is reached; may return earlier, for example when the
-/// thread is interrupted (base/interruption.h). The lock is also released for the check whether it
-/// is interrupted: the called function may need the lock.
+/// thread is interrupted (base/interruption.h). The check for an interruption runs without the
+/// lock, because the function that it calls may need the lock.
 void WaitOn(std::condition_variable& wake, std::unique_lock<std::mutex>& lock, Instant until);
 
 }  // namespace muster

@@ -27,14 +27,14 @@
 
 namespace muster {
 
-/// The period of Tick() while there are nodes. A longer gap between two ticks shows that this
-/// process paused, and then nodes were not silent. So ticks come more often than deadlines need.
+/// The period of Tick() while there are nodes. It is shorter than deadlines need, because a longer
+/// gap between two ticks shows that this process paused. Silence during a pause does not count.
 inline constexpr Duration kSessionTick = 10ms;
 
 class SessionHub {
  public:
   /// `loop_of` returns the loop of a client's connection; `wake(loop)` requests that this loop
-  /// calls Collect() soon. It is called without the lock, from any loop's thread.
+  /// calls Collect() soon. Any loop's thread calls `wake`, without the lock.
   SessionHub(const CoordinatorOptions& options, size_t loops, Clock& clock,
              std::function<size_t(ClientId)> loop_of, std::function<void(size_t loop)> wake);
 
@@ -60,7 +60,7 @@ class SessionHub {
   /// Without nodes the ticking loop may rest: it must call Tick() only at the returned time, unless
   /// it is woken. nullopt: it must continue to tick.
   std::optional<Instant> TryRest();
-  /// Whether `loop` is the ticking one, and must begin again. True once.
+  /// Whether `loop` is the ticking loop and must resume ticking. True once for each rest.
   bool TakeEndOfRest(size_t loop);
   /// Schedules Collect() on this loop, soon.
   void Wake(size_t loop) { wake_(loop); }
