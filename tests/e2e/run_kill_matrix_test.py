@@ -238,6 +238,10 @@ class KillMatrix(Fleet):
 
     def finish(self, *agents):
         for agent in agents:
+            # A stray that a successful worker leaves ignores SIGTERM, and would have all of --shutdown-timeout.
+            for child in (child for worker in agent.all_workers() for child in worker.children):
+                if self.stage == "restart" and lives(child):
+                    os.kill(child, signal.SIGKILL)
             agent.order("exit 0")
         self.assert_ends(0, *agents)
 

@@ -12,7 +12,7 @@
 #include <memory>
 
 #include "base/text.h"
-#include "launch/workers/numa.h"
+#include "os/posix/cores.h"
 #include "support/temp_dir.h"
 
 namespace muster {
@@ -165,7 +165,7 @@ TEST_F(DevicesTest, Launch015WithoutAGpuThereAreNoWorkersForThem) {
 }
 
 TEST_F(DevicesTest, Launch016WithoutAcceleratorsAutoIsOneForEachCpu) {
-  EXPECT_EQ(*CountWorkers("auto", {}, Nothing()), UsableCpus());
+  EXPECT_EQ(*CountWorkers("auto", {}, Nothing()), UsableCores());
 }
 
 TEST_F(DevicesTest, Launch017OnlyCpusThatMayBeUsedCount) {
@@ -185,7 +185,7 @@ TEST_F(DevicesTest, Launch146ANumberLoadsNoLibraryAndOpensNoDevice) {
   const std::string mark = sys_.File("loaded");
   const Environment environment{{"FAKE_GPUS", "8"}, {"FAKE_MARK", mark}};
   EXPECT_EQ(*CountWorkers("2", environment, Nvidia()), 2u);
-  EXPECT_EQ(*CountWorkers("cpu", environment, Nvidia()), UsableCpus());
+  EXPECT_EQ(*CountWorkers("cpu", environment, Nvidia()), UsableCores());
   EXPECT_FALSE(test::FileExists(mark));
   EXPECT_EQ(*CountWorkers("2", environment), 2u);  // This machine's own libraries, if it has any.
   const std::string maps = test::ReadFile("/proc/self/maps");
@@ -222,7 +222,7 @@ TEST_F(DevicesTest, Launch147AListThatHidesAllGpusIsNamed) {
                 AllOf(HasSubstr(Concat("CUDA_VISIBLE_DEVICES='", std::string_view(list), "'")),
                       HasSubstr("has 8 NVIDIA GPUs")));
     // As for torchrun, there is then no accelerator.
-    EXPECT_EQ(*CountWorkers("auto", environment, Nvidia()), UsableCpus());
+    EXPECT_EQ(*CountWorkers("auto", environment, Nvidia()), UsableCores());
   }
 }
 
@@ -336,7 +336,7 @@ TEST_F(DevicesTest, WithoutLevelZeroXpusAreTheCardsThatRender) {
   WriteCard(2, "0000:03:00.0", "0x8086", "0x030000", false);  // Nothing renders on it.
   WriteCard(3, "0000:04:00.0", "0x8086", "0x120000", true);   // No display controller.
   EXPECT_EQ(*CountWorkers("xpu", {}, Nothing()), 1u);
-  EXPECT_EQ(*CountWorkers("auto", {}, Nothing()), UsableCpus());
+  EXPECT_EQ(*CountWorkers("auto", {}, Nothing()), UsableCores());
   WriteCard(4, "0000:4d:00.0", "0x8086", "0x038000", true);
   WriteCard(15, "0000:5d:00.0", "0x8086", "0x038000", true);
   EXPECT_EQ(*CountWorkers("xpu", {}, Nothing()), 2u);

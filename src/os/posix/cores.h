@@ -10,8 +10,8 @@ namespace muster {
 /// (version 2) allow, rounded up, if those are fewer. At least one.
 size_t UsableCores();
 
-/// The least CPU quota of the folder and its parents (cpu.max), in whole cores, rounded up; SIZE_MAX
-/// if there is none.
+/// The least CPU quota of the folder and its parents (cpu.max), in whole cores, rounded up;
+/// SIZE_MAX if there is none.
 size_t LeastCpuQuota(std::string folder);
 
 /// The default number of loops of a server: half of the usable cores, at least one. The clients on
