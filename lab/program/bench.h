@@ -11,8 +11,7 @@
 #include "base/endpoint.h"
 #include "base/result.h"
 #include "base/time.h"
-#include "cli/failure.h"
-#include "cli/flags.h"
+#include "cli/command_line.h"
 #include "load/child.h"
 #include "program/commands.h"
 

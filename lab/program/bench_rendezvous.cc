@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "base/text.h"
-#include "cli/flags.h"
+#include "cli/command_line.h"
 #include "load/descriptor.h"
 #include "load/fleet.h"
 #include "load/process_meter.h"

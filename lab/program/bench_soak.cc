@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/text.h"
-#include "cli/flags.h"
+#include "cli/command_line.h"
 #include "load/descriptor.h"
 #include "load/flatness.h"
 #include "load/process_meter.h"

@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "base/text.h"
-#include "cli/flags.h"
+#include "cli/command_line.h"
 #include "load/connections.h"
 #include "load/store_load.h"
 #include "program/bench.h"

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "base/text.h"
-#include "cli/flags.h"
+#include "cli/command_line.h"
 #include "program/commands.h"
 #include "program/sim_report.h"
 #include "sim/bugs.h"

@@ -1,13 +1,15 @@
 #include "cli/command_line.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
-#include <exception>
-#include <utility>
+#include <stdexcept>
 
+#include "base/parse.h"
 #include "base/text.h"
-#include "cli/failure.h"
 #include "cli/process.h"
+#include "muster/error.h"
+#include "muster/rendezvous_error.h"
 
 namespace muster::cli {
 namespace {
@@ -50,7 +52,91 @@ std::string Explain(const CLI::App& app, const CLI::ParseError& wrong) {
   return Concat(what, " (see '", name, " --help')");
 }
 
+// "0.001", "4294967", "1000000000": no exponent, no zeros at the end.
+std::string Plain(double number) {
+  char digits[32];
+  const auto end = std::to_chars(digits, digits + sizeof digits, number, std::chars_format::fixed);
+  return {digits, end.ptr};
+}
+
+template <typename T>
+bool Is(const std::exception& error) {
+  return dynamic_cast<const T*>(&error) != nullptr;
+}
+
 }  // namespace
+
+CLI::Validator WholeNumber(uint64_t least, uint64_t most) {
+  return CLI::Validator(
+      [least, most](std::string& text) -> std::string {
+        const auto number = ParseAll<uint64_t>(text);
+        if (!number || *number < least || *number > most) {
+          return Concat("'", Printable(text), "' is not a whole number from ", least, " to ", most);
+        }
+        text = Concat(*number);  // CLI11 would read 010 as 8
+        return "";
+      },
+      "");
+}
+
+CLI::Validator Bytes(uint64_t least) {
+  return CLI::Validator(
+      [least](std::string& text) -> std::string {
+        constexpr std::pair<std::string_view, int> kUnits[] = {
+            {"KiB", 10}, {"MiB", 20}, {"GiB", 30}, {"TiB", 40}};
+        std::string digits = text;
+        int shift = 0;
+        for (const auto& [unit, bits] : kUnits) {
+          if (!text.ends_with(unit)) continue;
+          digits.resize(text.size() - unit.size());
+          shift = bits;
+        }
+        const auto number = ParseAll<uint64_t>(digits);
+        const bool fits = number && *number <= (uint64_t{1} << 62 >> shift);
+        const uint64_t bytes = fits ? *number << shift : 0;
+        if (!fits || (bytes != 0 && bytes < least)) {
+          return Concat("'", Printable(text), "' is not 0 and not a number of bytes of at least ",
+                        HumanBytes(least), ", such as 256MiB");
+        }
+        text = Concat(bytes);
+        return "";
+      },
+      "");
+}
+
+CLI::Validator SecondsFrom(double least, double most) {
+  return CLI::Validator(
+      [least, most](std::string& text) -> std::string {
+        const auto number = ParseAll<double>(text);
+        // Written so that nan, which is neither more nor less, is refused.
+        if (number && *number >= least && *number <= most) return "";
+        return Concat("'", Printable(text), "' is not within ", Plain(least), " to ", Plain(most),
+                      " seconds");
+      },
+      "");
+}
+
+void AddSeconds(CLI::App& command, const std::string& name, double& value, double least,
+                double most, const std::string& help) {
+  command.add_option(name, value, help)->transform(SecondsFrom(least, most))->capture_default_str();
+}
+
+void AddText(CLI::App& command, const std::string& name, std::string& value,
+             const std::string& help) {
+  command.add_option(name, value, help)->capture_default_str();
+}
+
+std::chrono::milliseconds ToMilliseconds(double seconds) {
+  return std::chrono::round<std::chrono::milliseconds>(ToDuration(seconds));
+}
+
+Duration ToDuration(double seconds) {
+  // CLI11 accepts nan in every range.
+  if (!(seconds >= 0 && seconds <= kSecondsMax)) {
+    throw std::invalid_argument(Concat("'", std::to_string(seconds), "' is not a time in seconds"));
+  }
+  return Duration(static_cast<int64_t>(seconds * 1e9));
+}
 
 void Prepare(CLI::App& app) {
   app.set_version_flag("--version", app.get_name() + " " MUSTER_VERSION);
@@ -86,6 +172,36 @@ void PrintResult(bool as_json, const nlohmann::ordered_json& json, const std::st
   if (as_json) return PrintJson(json);
   std::printf("%s\n", text.c_str());
   std::fflush(stdout);
+}
+
+ExitStatus StatusOf(const std::exception& error) {
+  if (Is<StoreTimeoutError>(error) || Is<RendezvousTimeoutError>(error)) return kTimedOut;
+  if (Is<RendezvousConnectionError>(error) || Is<NetworkError>(error)) return kNoServer;
+  if (Is<RendezvousClosedError>(error)) return kClosed;
+  if (Is<std::invalid_argument>(error)) return kUsage;
+  return kFailed;
+}
+
+int ReportError(const std::string& what, int status, bool json, const std::string& program) {
+  if (json) PrintJson({{"error", what}, {"status", status}});
+  ReportStderr(Concat(program, ": ", what, "\n"));
+  return status;
+}
+
+void ThrowAsCliError(const Error& error, const std::string& what) {
+  const std::string message = what + ": " + error.message;
+  switch (error.code) {
+    case Code::kInvalid:
+    case Code::kNotFound:
+      throw std::invalid_argument(message);
+    case Code::kTimeout:
+      throw StoreTimeoutError(message);
+    case Code::kUnavailable:
+    case Code::kClosed:
+      throw NetworkError(message);
+    default:
+      throw std::runtime_error(message);
+  }
 }
 
 int Finish(int status, const char* program) {

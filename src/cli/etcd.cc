@@ -7,7 +7,6 @@
 
 #include "base/text.h"
 #include "cli/commands.h"
-#include "cli/flags.h"
 #include "cli/process.h"
 #include "etcd/etcd_server.h"
 #include "muster/interruption.h"

@@ -10,7 +10,6 @@
 
 #include "base/text.h"
 #include "cli/commands.h"
-#include "cli/failure.h"
 #include "cli/process.h"
 #include "muster/etcd_rendezvous.h"
 
@@ -44,12 +43,6 @@ std::optional<LaunchPersonality> AsLauncher(std::string_view called,
   return personality;
 }
 
-/// Commands that are in another program now: where they went. Empty for all others.
-std::string Moved(const std::vector<std::string>& arguments) {
-  if (arguments.empty() || (arguments.front() != "sim" && arguments.front() != "bench")) return "";
-  return Concat("muster ", arguments.front(), " is now muster-lab ", arguments.front());
-}
-
 int Main(int argc, char** argv) {
   std::vector<std::string> arguments(argv + 1, argv + argc);
 #ifdef MUSTER_HAS_ETCD
@@ -57,8 +50,10 @@ int Main(int argc, char** argv) {
 #endif
   if (const auto personality = AsLauncher(argv[0], arguments))
     return RunJob(arguments, argv[0], *personality);
-  if (const std::string moved = Moved(arguments); !moved.empty())
-    return ReportError(moved, kUsage, std::ranges::find(arguments, "--json") != arguments.end());
+  const std::string command = arguments.empty() ? "" : arguments.front();
+  if (command == "sim" || command == "bench")
+    return ReportError(Concat("muster ", command, " is now muster-lab ", command), kUsage,
+                       std::ranges::find(arguments, "--json") != arguments.end());
   CLI::App app(kAbout, "muster");
   Prepare(app);
   Run run;

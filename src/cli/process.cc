@@ -1,17 +1,13 @@
 #include "cli/process.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
-#include <sys/eventfd.h>
 #include <sys/resource.h>
-#include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -35,24 +31,21 @@ sigset_t SetOf(const std::vector<int>& signals) {
   return set;
 }
 
-sigset_t StopSet() { return SetOf({SIGINT, SIGTERM}); }
-
-void Block(const sigset_t& set) { pthread_sigmask(SIG_BLOCK, &set, nullptr); }
+[[noreturn]] void CannotWrite(const std::string& path, std::string_view why) {
+  throw std::runtime_error(Concat("cannot write the port file ", Printable(path, 1024), ": ", why));
+}
 
 }  // namespace
 
-StopSignals::StopSignals() { Block(StopSet()); }
+StopSignals::StopSignals() { BlockSignals({SIGINT, SIGTERM}); }
 
-int StopSignals::Await() const {
-  const sigset_t set = StopSet();
-  int number = 0;
-  while (sigwait(&set, &number) != 0) {
+void StopSignals::Await() const {
+  while (!AwaitFor(std::chrono::hours(1))) {
   }
-  return number;
 }
 
 std::optional<int> StopSignals::AwaitFor(std::chrono::milliseconds time) const {
-  const sigset_t set = StopSet();
+  const sigset_t set = SetOf({SIGINT, SIGTERM});
   const timespec limit{.tv_sec = time.count() / 1000, .tv_nsec = time.count() % 1000 * 1'000'000};
   const int number = sigtimedwait(&set, nullptr, &limit);
   return number > 0 ? std::optional(number) : std::nullopt;
@@ -79,34 +72,32 @@ void ReportStderr(std::string_view text) {
   std::fwrite(shown.data(), 1, shown.size(), stderr);
 }
 
-void BlockSignals(const std::vector<int>& signals) { Block(SetOf(signals)); }
+void BlockSignals(const std::vector<int>& signals) {
+  const sigset_t set = SetOf(signals);
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+}
 
 SignalWatch::SignalWatch(const std::vector<int>& signals, std::function<void(int)> on_signal)
-    : on_signal_(std::move(on_signal)) {
-  const sigset_t set = SetOf(signals);
-  Block(set);
-  signals_ = OwnedFd(signalfd(-1, &set, SFD_CLOEXEC));
-  end_ = OwnedFd(eventfd(0, EFD_CLOEXEC));
-  if (!signals_.is_open() || !end_.is_open())
-    throw std::runtime_error(Concat("no descriptors to watch for signals: ", std::strerror(errno)));
-  thread_ = std::thread([this] { Watch(); });
+    : signals_(signals) {
+  BlockSignals(signals);
+  if (signals.empty()) return;
+  thread_ = std::thread([this, on_signal = std::move(on_signal)] {
+    const sigset_t set = SetOf(signals_);
+    siginfo_t info{};
+    while (true) {
+      if (sigwaitinfo(&set, &info) < 0) continue;
+      // From the destructor. Another signal, even at the same time, is the user's.
+      if (is_ending_ && info.si_pid == getpid()) return;
+      on_signal(info.si_signo);
+    }
+  });
 }
 
 SignalWatch::~SignalWatch() {
-  eventfd_write(end_.get(), 1);
+  if (!thread_.joinable()) return;
+  is_ending_ = true;
+  pthread_kill(thread_.native_handle(), signals_.front());
   thread_.join();
-}
-
-void SignalWatch::Watch() {
-  while (true) {
-    pollfd either[] = {{.fd = end_.get(), .events = POLLIN, .revents = 0},
-                       {.fd = signals_.get(), .events = POLLIN, .revents = 0}};
-    if (poll(either, 2, -1) < 0) continue;
-    if (either[0].revents != 0) return;
-    signalfd_siginfo info{};
-    if (read(signals_.get(), &info, sizeof info) == sizeof info)
-      on_signal_(static_cast<int>(info.ssi_signo));
-  }
 }
 
 void RaiseDescriptorLimit() {
@@ -115,14 +106,6 @@ void RaiseDescriptorLimit() {
   limit.rlim_cur = limit.rlim_max;
   setrlimit(RLIMIT_NOFILE, &limit);
 }
-
-namespace {
-
-[[noreturn]] void CannotWrite(const std::string& path, std::string_view why) {
-  throw std::runtime_error(Concat("cannot write the port file ", Printable(path, 1024), ": ", why));
-}
-
-}  // namespace
 
 // In a folder where other users may write, either name may be a link: links are not followed.
 PortFile::PortFile(std::string path, uint16_t port) : path_(std::move(path)) {

@@ -1,6 +1,7 @@
 // What the program does with its own process: signals, stderr, descriptor limits, port files.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -19,9 +20,9 @@ namespace muster::cli {
 class StopSignals {
  public:
   StopSignals();
-  /// Blocks until one of them arrives; returns its number.
-  int Await() const;
-  /// The same, but not for longer than this.
+  /// Blocks until one of them arrives.
+  void Await() const;
+  /// The same, but not for longer than this. Returns its number.
   std::optional<int> AwaitFor(std::chrono::milliseconds time) const;
 };
 
@@ -50,19 +51,16 @@ void BlockSignals(const std::vector<int>& signals);
 /// on a separate thread. Create it first.
 class SignalWatch {
  public:
-  /// std::runtime_error: no descriptors are available.
+  /// std::runtime_error: no thread is available.
   SignalWatch(const std::vector<int>& signals, std::function<void(int signal)> on_signal);
   ~SignalWatch();
   SignalWatch(const SignalWatch&) = delete;
   SignalWatch& operator=(const SignalWatch&) = delete;
 
  private:
-  void Watch();
-
-  const std::function<void(int)> on_signal_;
-  OwnedFd signals_;  // a signalfd
-  OwnedFd end_;      // an eventfd
-  std::thread thread_;
+  const std::vector<int> signals_;
+  std::atomic<bool> is_ending_ = false;
+  std::thread thread_;  // none without signals
 };
 
 /// Raises the soft limit of open files to the hard one: thousands of nodes are thousands of

@@ -1,7 +1,6 @@
 // Shows on stderr what a command waits for.
 #pragma once
 
-#include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <string>

@@ -4,17 +4,14 @@
 #include <cstdint>
 #include <cstdio>
 #include <future>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <stdexcept>
 #include <string>
-#include <thread>
 
 #include "base/parse.h"
 #include "base/text.h"
 #include "cli/commands.h"
-#include "cli/flags.h"
 #include "cli/process.h"
 #include "cli/progress.h"
 #include "launch/options/rendezvous_keys.h"
@@ -128,15 +125,7 @@ void Print(const RendezvousInfo& info, const RendezvousFlags& flags) {
 /// the process.
 void Join(RendezvousHandler& handler, const RendezvousFlags& flags, const StopSignals& signals) {
   Note(flags, "joining", {{"node", handler.node()}});
-  std::promise<RendezvousInfo> promise;
-  std::future<RendezvousInfo> joined = promise.get_future();
-  std::thread waiter([&] {
-    try {
-      promise.set_value(handler.NextRendezvous());
-    } catch (...) {
-      promise.set_exception(std::current_exception());
-    }
-  });
+  auto joined = std::async(std::launch::async, [&] { return handler.NextRendezvous(); });
   {
     Progress progress;
     while (joined.wait_for(std::chrono::milliseconds(0)) != std::future_status::ready) {
@@ -151,7 +140,6 @@ void Join(RendezvousHandler& handler, const RendezvousFlags& flags, const StopSi
       progress.Show(handler.DescribeWait());
     }
   }
-  waiter.join();
   Print(joined.get(), flags);
 }
 

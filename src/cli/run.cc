@@ -4,12 +4,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -20,11 +20,12 @@
 #include "base/text.h"
 #include "base/trim.h"
 #include "cli/commands.h"
-#include "cli/job_report.h"
 #include "cli/process.h"
 #include "cli/progress.h"
-#include "launch/core/substitution.h"
+#include "launch/core/environment.h"
 #include "launch/job_host.h"
+#include "launch/logs/error_file.h"
+#include "launch/logs/failure_json.h"
 #include "launch/options/launch_options.h"
 #include "launch/workers/devices.h"
 #include "launch/workers/interpreter.h"
@@ -44,7 +45,10 @@ namespace muster::cli {
 namespace {
 
 /// One line for the user.
-[[noreturn]] void Refuse(const std::string& why) { throw std::runtime_error(why); }
+template <typename... Pieces>
+[[noreturn]] void Refuse(const Pieces&... why) {
+  throw std::runtime_error(Concat(why...));
+}
 
 template <typename T>
 T Must(Result<T> result) {
@@ -82,21 +86,10 @@ std::string Uuid() {
   return uuid ? std::string(Trim(*uuid)) : DecimalId();
 }
 
-/// Messages for the user on stderr, according to --quiet and --verbose.
-class Messages {
- public:
-  explicit Messages(const LaunchOptions& options)
-      : quiet_(options.quiet), verbose_(options.verbose) {}
-
-  void Write(const std::string& line, bool is_detail = false) const {
-    if (!quiet_ && (verbose_ || !is_detail)) PrintNotice(line);
-  }
-  bool quiet() const { return quiet_; }
-
- private:
-  const bool quiet_;
-  const bool verbose_;
-};
+/// A message for the user on stderr, according to --quiet and --verbose.
+void Write(const LaunchOptions& options, const std::string& line, bool is_detail = false) {
+  if (!options.quiet && (options.verbose || !is_detail)) PrintNotice(line);
+}
 
 // ----------------------------------------------------------------------------------------------
 // the program
@@ -112,10 +105,10 @@ void CheckProgram(const char* kind, const std::string& program, const Environmen
   }
   const std::string what = Concat(std::string_view(kind), " '", Printable(program), "': ");
   struct stat found {};
-  if (stat(program.c_str(), &found) != 0) Refuse(Concat(what, std::strerror(errno)));
-  if (S_ISDIR(found.st_mode)) Refuse(Concat(what, std::strerror(EISDIR)));
+  if (stat(program.c_str(), &found) != 0) Refuse(what, std::strerror(errno));
+  if (S_ISDIR(found.st_mode)) Refuse(what, std::strerror(EISDIR));
   if (access(program.c_str(), X_OK) != 0)
-    Refuse(Concat(what, std::strerror(errno), "; is it executable (chmod +x)?"));
+    Refuse(what, std::strerror(errno), "; is it executable (chmod +x)?");
 }
 
 void CheckScript(const CommandOptions& command, const Environment& environment) {
@@ -127,40 +120,31 @@ void CheckScript(const CommandOptions& command, const Environment& environment) 
   const std::string what = Concat("script '", Printable(script), "': ");
   struct stat found {};
   if (stat(script.c_str(), &found) != 0)
-    Refuse(Concat(what, std::strerror(errno), "; for a program on the PATH there is --no-python"));
-  if (access(script.c_str(), R_OK) != 0) Refuse(Concat(what, std::strerror(errno)));
+    Refuse(what, std::strerror(errno), "; for a program on the PATH there is --no-python");
+  if (access(script.c_str(), R_OK) != 0) Refuse(what, std::strerror(errno));
   if (S_ISDIR(found.st_mode) && access(Concat(script, "/__main__.py").c_str(), R_OK) != 0)
-    Refuse(Concat(what, "a folder without __main__.py cannot be run"));
+    Refuse(what, "a folder without __main__.py cannot be run");
 }
 
-struct Program {
-  CommandOptions command{};
-  std::string entry_point{};
-};
-
-Program FindWhatToRun(const LaunchOptions& options, const Environment& environment,
-                      const std::string& own_path) {
-  Program program{.command = options.command};
-  const std::string& option = options.command.python;
+void FindWhatToRun(const std::string& own_path, JobOptions& job) {
+  CommandOptions& command = job.launch.command;
   std::string own_python;
-  if (!options.command.no_python) {
-    program.command.python = Must(FindPython(environment, own_path, OwnPath(), option));
-    Environment without = environment;
+  if (!command.no_python) {
+    const std::string option = command.python;
+    command.python = Must(FindPython(job.inherited, own_path, OwnPath(), option));
+    Environment without = job.inherited;
     without.erase("PYTHON_EXEC");
     if (const auto own = FindPython(without, own_path, OwnPath(), option)) own_python = *own;
   }
-  program.entry_point = EntryPointName(program.command, own_python);
-  CheckScript(program.command, environment);
-  return program;
+  job.entry_point = EntryPointName(command, own_python);
+  CheckScript(command, job.inherited);
 }
 
-std::vector<int> SignalsToHandle(const LaunchOptions& options) {
-  std::vector<int> numbers = options.signal_numbers;
-  // With nohup the job must not end with the terminal.
+/// With nohup the job must not end with the terminal.
+bool IsHangupIgnored() {
   struct sigaction hangup {};
   sigaction(SIGHUP, nullptr, &hangup);
-  if (hangup.sa_handler == SIG_IGN) std::erase(numbers, SIGHUP);
-  return numbers;
+  return hangup.sa_handler == SIG_IGN;
 }
 
 // ----------------------------------------------------------------------------------------------
@@ -171,12 +155,12 @@ void CheckEndpoint(const LaunchOptions& options) {
   if (options.endpoint.empty() || options.backend.starts_with("etcd")) return;
   if (options.rendezvous.contains("store_type")) return;  // perhaps a file's path
   const HostAndPort at = ParseRendezvousEndpoint(options.endpoint, 29400);
-  const auto known = CanBeResolved(at.host);
+  const Status known = CanBeResolved(at.host);
   if (known) return;
   // The endpoint of a static rendezvous may have been made from --master-addr.
   const bool by_address = options.backend == "static" && at.host == options.master_addr;
-  Refuse(Concat(by_address ? "--master-addr '" : "--rdzv-endpoint '",
-                Printable(by_address ? at.host : options.endpoint), "': ", known.error().message));
+  Refuse(by_address ? "--master-addr '" : "--rdzv-endpoint '",
+         Printable(by_address ? at.host : options.endpoint), "': ", known.error().message);
 }
 
 /// Checks early that the report can be written, and removes that of an earlier run.
@@ -187,112 +171,131 @@ void PrepareReport(const std::string& path) {
   struct stat found {};
   const bool is_folder = stat(path.c_str(), &found) == 0 && S_ISDIR(found.st_mode);
   if (is_folder || access(folder.c_str(), W_OK | X_OK) != 0)
-    Refuse(Concat("--failure-report '", Printable(path),
-                  "': ", std::strerror(is_folder ? EISDIR : errno)));
+    Refuse("--failure-report '", Printable(path), "': ", std::strerror(is_folder ? EISDIR : errno));
   if (stat(path.c_str(), &found) == 0 && S_ISREG(found.st_mode)) unlink(path.c_str());
-}
-
-struct Rendezvous {
-  std::unique_ptr<StoreServer> server;  ///< For a job of one node; created first, destroyed last.
-  RendezvousHandlerPtr handler;
-};
-
-Rendezvous Connect(const LaunchOptions& options, const std::string& run_id) {
-  Rendezvous made;
-  std::string endpoint = options.endpoint;
-  RendezvousConfig config;
-  for (const auto& [key, value] : options.rendezvous) config.emplace(key, value);
-  const bool alone = options.backend == "muster" && endpoint.empty() && options.nodes.max == 1;
-  if (alone) {
-    made.server =
-        std::make_unique<StoreServer>(StoreServerOptions{.host = "127.0.0.1", .threads = 1});
-    endpoint = Concat("127.0.0.1:", made.server->port());
-    config.insert_or_assign("is_host", false);
-  }
-  const std::string local_addr =
-      alone && options.local_addr.empty() ? "127.0.0.1" : options.local_addr;
-  made.handler = GetRendezvousHandler(RendezvousParameters(
-      options.backend, endpoint, run_id, options.nodes.min, options.nodes.max, local_addr, config));
-  return made;
 }
 
 // ----------------------------------------------------------------------------------------------
 // the job
 
 /// Everything that is known before anything is started.
-struct Job {
-  LaunchOptions options{};
-  Environment environment{};
-  size_t workers = 1;
-  Program program{};
-  std::vector<int> signals{};
-  std::vector<std::vector<int>> cpus{};
-  std::string run_id{};
-};
-
-Job Plan(LaunchOptions options, const std::string& own_path, const Messages& messages) {
-  Job job{.options = std::move(options), .environment = OwnEnvironment()};
-  for (const std::string& warning : job.options.warnings) messages.Write(warning);
-  job.workers = Must(CountWorkers(job.options.workers, job.environment));
-  job.program =
-      FindWhatToRun(job.options, job.environment, UnresolvedOwnPath(own_path, job.environment));
-  job.signals = SignalsToHandle(job.options);
-  if (job.options.numa_binding)
-    job.cpus = Must(CpusOfWorkers(*job.options.numa_binding, job.workers, job.environment));
-  CheckEndpoint(job.options);
-  PrepareReport(job.options.failure_report);
-  job.run_id = job.options.run_id;
-  if (job.run_id.empty()) {
-    job.run_id = job.options.standalone ? Uuid() : DecimalId();
-    if (!job.options.standalone) messages.Write(Concat("the id of this run is ", job.run_id), true);
+JobOptions Plan(LaunchOptions given, const std::string& own_path) {
+  JobOptions job{.launch = std::move(given), .inherited = OwnEnvironment()};
+  LaunchOptions& options = job.launch;
+  for (const std::string& warning : options.warnings) Write(options, warning);
+  job.workers = Must(CountWorkers(options.workers, job.inherited));
+  FindWhatToRun(UnresolvedOwnPath(own_path, job.inherited), job);
+  if (IsHangupIgnored()) std::erase(options.signal_numbers, SIGHUP);
+  if (options.numa_binding)
+    job.cpus = Must(CpusOfWorkers(*options.numa_binding, job.workers, job.inherited));
+  CheckEndpoint(options);
+  PrepareReport(options.failure_report);
+  if (options.run_id.empty()) {
+    options.run_id = options.standalone ? Uuid() : DecimalId();
+    if (!options.standalone) Write(options, Concat("the id of this run is ", options.run_id), true);
   }
-  if (job.environment.contains("TORCHELASTIC_HEALTH_CHECK_PORT"))
-    messages.Write("TORCHELASTIC_HEALTH_CHECK_PORT has no effect: there is no health check server");
-  if (LimitsThreads(job.environment, job.workers))
-    messages.Write(
-        "OMP_NUM_THREADS is set to 1 for each worker, so that they do not compete for cores; set "
-        "it "
-        "yourself to tune them");
+  if (job.inherited.contains("TORCHELASTIC_HEALTH_CHECK_PORT"))
+    Write(options, "TORCHELASTIC_HEALTH_CHECK_PORT has no effect: there is no health check server");
+  if (LimitsThreads(job.inherited, job.workers))
+    Write(options,
+          "OMP_NUM_THREADS is set to 1 for each worker, so that they do not compete for cores; set "
+          "it yourself to tune them");
   return job;
 }
 
-JobOptions OptionsOf(const Job& job, const RendezvousHandler& handler, const Messages& messages,
-                     WaitLine& wait_line) {
-  const LaunchOptions& options = job.options;
-  return {
-      .command = job.program.command,
-      .entry_point = job.program.entry_point,
-      .inherited = job.environment,
-      .environment = {.role = options.role,
-                      .run_id = job.run_id,
-                      .workers = job.workers,
-                      .max_restarts = options.max_restarts,
-                      .uses_agent_store = handler.UseAgentStore(),
-                      .has_virtual_local_rank = options.virtual_local_rank,
-                      .signals = options.signals},
-      .streams = options.streams,
-      .output_filters = options.output_filters,
-      .error_filters = options.error_filters,
-      .prefix_template = VariableOrEmpty(job.environment, "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"),
-      .color = !job.environment.contains("NO_COLOR"),
-      .cpus = job.cpus,
-      .backend = options.backend,
-      .timer_file = Concat(TemporaryFolder(job.environment), "/watchdog_timer_", Uuid()),
-      .log = [&messages](const std::string& line,
-                         bool is_detail) { messages.Write(line, is_detail); },
-      .host_name =
-          [name = std::string()]() mutable {
-            if (name.empty()) name = FullyQualifiedName();
-            return name;
-          },
-      .on_joining = [&] { messages.quiet() ? void() : wait_line.Begin(); },
-      .on_joined = [&] { wait_line.End(); }};
+// ----------------------------------------------------------------------------------------------
+// the report of its end: for the user on stderr, for programs in files
+
+void WarnUnless(const Status& written) {
+  if (!written) ReportStderr(Concat("muster: ", OneLine(written.error().message), "\n"));
 }
 
-AgentEventSink OpenEvents(const Job& job) {
-  return Must(OpenAgentEventSink(
-      {.name = job.options.event_sink, .log_level = VariableOrEmpty(job.environment, "LOGLEVEL")}));
+/// The failures that this node knows of, and which of them is the cause.
+struct Failures {
+  std::vector<FailureRecord> records;
+  size_t root = 0;
+  bool is_elsewhere = false;  ///< The first record is another node's.
+  /// A worker failed by itself; those that were signalled are no cause.
+  bool has_cause = false;
+};
+
+Failures Gather(const std::vector<FailureRecord>& here, const std::string& elsewhere) {
+  Failures all{.records = here};
+  if (!here.empty()) all.root = RootCause(here);
+  if (!elsewhere.empty()) {
+    const auto other = FailureFromJson(elsewhere);
+    WarnUnless(other ? Ok() : Status(other.error()));
+    all.is_elsewhere =
+        other && std::ranges::find(here, other->rank, &FailureRecord::rank) == here.end();
+    if (all.is_elsewhere) {
+      const bool is_later = !here.empty() && WroteBefore(here[all.root], *other);
+      all.records.insert(all.records.begin(), *other);
+      all.root = is_later ? all.root + 1 : 0;
+    }
+  }
+  all.has_cause = !all.records.empty() && !all.records[all.root].was_signalled;
+  return all;
 }
+
+/// For the parent of this process: the worker's error file, or one about a failure of the launcher.
+Status WriteParentErrorFile(const Agent& agent, const std::string& path, const Failures& failures,
+                            Clock& clock) {
+  if (path.empty()) return Ok();
+  if (const int signal = agent.machine().signal(); signal != 0) {
+    const std::string why = Concat("stopped by ", SignalName(signal));
+    return WriteWhole(path, OwnErrorFile("SignalException", why, clock.Wall()));
+  }
+  if (!failures.has_cause)
+    return WriteWhole(path, OwnErrorFile("LauncherError", agent.why(), clock.Wall()));
+  if (failures.is_elsewhere && failures.root == 0) return Ok();
+  const FailureRecord& root = failures.records[failures.root];
+  return CopyErrorFile(root.error_file, root.code, path);
+}
+
+Status WriteReport(int status, const Agent& agent, const JobHost& host, Failures failures,
+                   const std::string& path, Clock& clock) {
+  if (path.empty()) return Ok();
+  if (!failures.has_cause) {
+    failures.records.insert(failures.records.begin(),
+                            {.host = host.host_name(),
+                             .code = status,
+                             .time_seconds = static_cast<int64_t>(clock.Wall()) / 1'000'000,
+                             .message = agent.why()});
+    failures.root = 0;
+  }
+  const FailedJob job{.entry_point = host.options().entry_point,
+                      .node = host.host_name(),
+                      .run_id = host.options().launch.run_id,
+                      .round = host.place() ? host.place()->round : 0,
+                      .restarts = host.restarts()};
+  return WriteWhole(path, FailureReportJson(job, failures.records, failures.root));
+}
+
+/// `status` is what agent.Run() has returned; `failure_report` a file for the report as JSON,
+/// empty: none.
+void ReportEnd(int status, const Agent& agent, JobHost& host, const std::string& failure_report,
+               Clock& clock) {
+  const Failures failures = Gather(host.failures(), agent.rendezvous().state().failure_elsewhere);
+  const int signal = agent.machine().signal();
+  const bool workers_failed = failures.has_cause && signal == 0;
+  host.RecordEnd(status == kOk || workers_failed ? "" : agent.why());
+  if (status == kOk) return;
+  if (workers_failed) {
+    ReportStderr(Concat("\n", FailureReport(host.options().entry_point, failures.records,
+                                            failures.root, LocalTimeText)));
+  } else {
+    const std::string why =
+        signal == 0 ? agent.why()
+                    : Concat(SignalName(signal), " came, and has ended the job on this node");
+    ReportStderr(Concat("muster: ", OneLine(why), "\n"));
+  }
+  const std::string parent = VariableOrEmpty(host.options().inherited, "TORCHELASTIC_ERROR_FILE");
+  WarnUnless(WriteParentErrorFile(agent, parent, failures, clock));
+  WarnUnless(WriteReport(status, agent, host, failures, failure_report, clock));
+}
+
+// ----------------------------------------------------------------------------------------------
+// its course
 
 /// Removes log directories that are empty because no worker was started.
 class LogsSweeper {
@@ -313,20 +316,25 @@ class LogsSweeper {
   const bool is_temporary_;
 };
 
-LogTree MakeLogs(const Job& job) {
-  const LaunchOptions& options = job.options;
+LogTree MakeLogs(const JobOptions& job) {
+  const LaunchOptions& options = job.launch;
   return Must(LogTree::Create(
       {.root = options.log_dir,
-       .temporary = TemporaryFolder(job.environment),
-       .run_id = job.run_id,
+       .temporary = TemporaryFolder(job.inherited),
+       .run_id = options.run_id,
        .filtered = {.out = !options.output_filters.empty(), .err = !options.error_filters.empty()},
        .seed = RandomFromKernel()}));
 }
 
-/// Connecting to the rendezvous may take a minute. No worker runs yet: a signal ends the process.
-Rendezvous ConnectUnlessSignalled(const Job& job, const LogsSweeper& sweeper,
-                                  std::unique_ptr<WorkerProcesses>& processes) {
-  const SignalWatch signals(job.signals, [&](int signal) {
+struct Rendezvous {
+  std::unique_ptr<StoreServer> server;  ///< For a job of one node; created first, destroyed last.
+  RendezvousHandlerPtr handler;
+};
+
+/// This may take a minute. No worker runs yet: a signal ends the process.
+Rendezvous Connect(const LaunchOptions& options, const LogsSweeper& sweeper,
+                   std::unique_ptr<WorkerProcesses>& processes) {
+  const SignalWatch signals(options.signal_numbers, [&](int signal) {
     PrintNotice(Concat(SignalName(signal), " came before the rendezvous was reached"));
     FlushStderr();
     sweeper.Sweep();
@@ -335,44 +343,69 @@ Rendezvous ConnectUnlessSignalled(const Job& job, const LogsSweeper& sweeper,
     processes.reset();
     _exit(kFailed);
   });
-  return Connect(job.options, job.run_id);
+  Rendezvous made;
+  std::string endpoint = options.endpoint;
+  RendezvousConfig config;
+  for (const auto& [key, value] : options.rendezvous) config.emplace(key, value);
+  const bool alone = options.backend == "muster" && endpoint.empty() && options.nodes.max == 1;
+  if (alone) {
+    made.server =
+        std::make_unique<StoreServer>(StoreServerOptions{.host = "127.0.0.1", .threads = 1});
+    endpoint = Concat("127.0.0.1:", made.server->port());
+    config.insert_or_assign("is_host", false);
+  }
+  const std::string local_addr =
+      alone && options.local_addr.empty() ? "127.0.0.1" : options.local_addr;
+  made.handler = GetRendezvousHandler(RendezvousParameters(options.backend, endpoint,
+                                                           options.run_id, options.nodes.min,
+                                                           options.nodes.max, local_addr, config));
+  return made;
 }
 
-int Launch(const Job& job, const Messages& messages) {
+int Launch(JobOptions job) {
+  const LaunchOptions& options = job.launch;
   LogTree logs = MakeLogs(job);
-  const LogsSweeper sweeper(logs, job.options.log_dir.empty());
+  const LogsSweeper sweeper(logs, options.log_dir.empty());
   // Workers whose output goes to a full disk fail, and cannot report why.
-  const StreamOptions& streams = job.options.streams;
-  if (!streams.redirects.IsEmpty() || !streams.tee.IsEmpty()) Must(logs.CheckRoom());
-  AgentEventSink events = OpenEvents(job);
+  const StreamOptions& streams = options.streams;
+  if (streams.redirects != StreamChoice{} || streams.tee != StreamChoice{}) Must(logs.CheckRoom());
+  AgentEventSink events = Must(OpenAgentEventSink(
+      {.name = options.event_sink, .log_level = VariableOrEmpty(job.inherited, "LOGLEVEL")}));
 
   // From here on signals stay pending, in all threads started later, for a SignalWatch.
-  BlockSignals(job.signals);
+  BlockSignals(options.signal_numbers);
   Agent* agent = nullptr;
   // Workers end only after the agent has started them.
   std::unique_ptr<WorkerProcesses> processes = Must(WorkerProcesses::Open(
       [&agent](size_t worker, int64_t pid, int code) { agent->OnWorkerEnded(worker, pid, code); }));
-  const Rendezvous rendezvous = ConnectUnlessSignalled(job, sweeper, processes);
+  const Rendezvous rendezvous = Connect(options, sweeper, processes);
   WaitLine wait_line(*rendezvous.handler);
   System& around = ThisProcess();
-  JobHost host(OptionsOf(job, *rendezvous.handler, messages, wait_line), std::move(logs),
-               std::move(events), around.clock());
+  job.uses_agent_store = rendezvous.handler->UseAgentStore();
+  job.timer_file = Concat(TemporaryFolder(job.inherited), "/watchdog_timer_", Uuid());
+  job.log = [&](const std::string& line, bool is_detail) { Write(options, line, is_detail); };
+  job.host_name = [name = std::string()]() mutable {
+    if (name.empty()) name = FullyQualifiedName();
+    return name;
+  };
+  job.on_joining = [&] { options.quiet ? void() : wait_line.Begin(); };
+  job.on_joined = [&] { wait_line.End(); };
+  JobHost host(job, std::move(logs), std::move(events), around.clock());
   Agent driver(
       {.rules = {.workers = job.workers,
-                 .max_restarts = job.options.max_restarts,
-                 .grace = job.options.shutdown_timeout,
-                 .barrier_max = job.options.exit_barrier_timeout},
-       .rendezvous = {.role = {job.options.role, static_cast<int64_t>(job.workers)},
+                 .max_restarts = options.max_restarts,
+                 .grace = options.shutdown_timeout,
+                 .barrier_max = options.exit_barrier_timeout},
+       .rendezvous = {.role = {options.role, static_cast<int64_t>(job.workers)},
                       .are_identical =
-                          VariableOrEmpty(job.environment, "TORCH_ELASTIC_WORKER_IDENTICAL") == "1",
-
-                      .contact_max = job.options.contact_timeout,
-                      .monitor_interval = job.options.monitor_interval}},
+                          VariableOrEmpty(job.inherited, "TORCH_ELASTIC_WORKER_IDENTICAL") == "1",
+                      .contact_max = options.contact_timeout,
+                      .monitor_interval = options.monitor_interval}},
       *rendezvous.handler, *processes, host, around);
   agent = &driver;
   // Once no worker is left, a signal ends the process: it may wait for a console without a reader.
   std::atomic<int> outcome = -1;
-  const SignalWatch signals(job.signals, [&](int signal) {
+  const SignalWatch signals(options.signal_numbers, [&](int signal) {
     if (const int status = outcome; status >= 0) _exit(status);
     driver.OnSignal(signal);
   });
@@ -383,14 +416,7 @@ int Launch(const Job& job, const Messages& messages) {
   host.FinishOutput();
   if (const Status room = host.CheckRoom(); status != kOk && !room)
     ReportStderr(Concat("muster: ", room.error().message, "\n"));
-  ReportEnd({.status = status,
-             .why = driver.why(),
-             .signal = driver.machine().signal(),
-             .entry_point = job.program.entry_point,
-             .run_id = job.run_id,
-             .failure_report = job.options.failure_report,
-             .parent_error_file = VariableOrEmpty(job.environment, "TORCHELASTIC_ERROR_FILE")},
-            host, driver.rendezvous().state().failure_elsewhere, around.clock());
+  ReportEnd(status, driver, host, options.failure_report, around.clock());
   std::fflush(nullptr);
   // A join in progress cannot be cancelled, nor a last request to a server that has ended.
   if (!driver.rendezvous().state().is_idle) {
@@ -416,9 +442,8 @@ int RunJob(const std::vector<std::string>& arguments, const std::string& own_pat
     }
     return refusal->status;
   }
-  const Messages messages(std::get<LaunchOptions>(read));
   try {
-    return Launch(Plan(std::get<LaunchOptions>(std::move(read)), own_path, messages), messages);
+    return Launch(Plan(std::get<LaunchOptions>(std::move(read)), own_path));
   } catch (const std::exception& error) {
     ReportStderr(Concat("muster: ", error.what(), "\n"));
     return kFailed;

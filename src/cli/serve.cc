@@ -7,7 +7,6 @@
 #include "base/limits.h"
 #include "base/text.h"
 #include "cli/commands.h"
-#include "cli/flags.h"
 #include "cli/process.h"
 #include "muster/store_server.h"
 #include "os/posix/memory.h"

@@ -12,8 +12,6 @@
 
 #include "base/text.h"
 #include "cli/commands.h"
-#include "cli/failure.h"
-#include "cli/flags.h"
 #include "cli/process.h"
 #include "launch/options/rendezvous_keys.h"
 #include "os/posix/posix_clock.h"
@@ -130,22 +128,11 @@ void Print(const RunReport& run, bool in_etcd) {
   }
 }
 
-std::vector<RunReport> Fetch(StatusClient& client, const StatusFlags& flags, const Clock& clock) {
-  const Instant deadline = clock.Now() + ToDuration(flags.timeout_seconds);
-  std::vector<RunReport> heads{{.id = flags.run_id}};
-  if (flags.run_id.empty()) heads = OrExit(client.Request("", deadline), "status");
-  std::vector<RunReport> runs;
-  for (const RunReport& head : heads) {
-    for (RunReport& run : OrExit(client.Request(head.id, deadline), "status"))
-      runs.push_back(std::move(run));
-  }
-  return runs;
-}
+/// Fetches the runs with each call.
+using Fetcher = std::function<std::vector<RunReport>()>;
 
 #ifdef MUSTER_HAS_ETCD
-/// Fetches the runs with each call.
-std::function<std::vector<RunReport>()> FetcherInEtcd(const StatusFlags& flags,
-                                                      const Clock& clock) {
+Fetcher FetcherInEtcd(const StatusFlags& flags, const Clock& clock) {
   if (ShowsPassword(flags.server))
     throw std::invalid_argument(
         "--server: a password on a command line is visible to all users of the machine; set "
@@ -163,19 +150,28 @@ std::function<std::vector<RunReport>()> FetcherInEtcd(const StatusFlags& flags,
   };
 }
 #else
-std::function<std::vector<RunReport>()> FetcherInEtcd(const StatusFlags&, const Clock&) {
+Fetcher FetcherInEtcd(const StatusFlags&, const Clock&) {
   throw std::invalid_argument("--server: this build has no etcd support");
 }
 #endif
 
-std::function<std::vector<RunReport>()> FetcherAtServer(const StatusFlags& flags, Clock& clock) {
+Fetcher FetcherAtServer(const StatusFlags& flags, Clock& clock) {
   const Result<Endpoint> server = ParseHostPort(flags.server);
   if (!server) throw std::invalid_argument("--server " + server.error().message);
   PosixDialer dialer(clock);
   const auto client = std::make_shared<StatusClient>(OrExit(
       StatusClient::Connect(dialer, *server, clock.Now() + ToDuration(flags.timeout_seconds)),
       Concat("status of ", flags.server)));
-  return [client, &flags, &clock] { return Fetch(*client, flags, clock); };
+  return [client, &flags, &clock] {
+    const Instant deadline = clock.Now() + ToDuration(flags.timeout_seconds);
+    std::vector<RunReport> heads{{.id = flags.run_id}};
+    if (flags.run_id.empty()) heads = OrExit(client->Request("", deadline), "status");
+    std::vector<RunReport> runs;
+    for (const RunReport& head : heads)
+      std::ranges::move(OrExit(client->Request(head.id, deadline), "status"),
+                        std::back_inserter(runs));
+    return runs;
+  };
 }
 
 void Show(const std::vector<RunReport>& runs, const StatusFlags& flags) {

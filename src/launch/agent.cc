@@ -17,14 +17,14 @@ Agent::Agent(const AgentOptions& options, RendezvousHandler& handler, WorkerRunn
       pids_(options.rules.workers, 0),
       monitor_(around.MakeMonitor()),
       rendezvous_(options.rendezvous, handler, around,
-                  [this](AgentEvent event) { Post({.event = std::move(event)}); }) {}
+                  [this](AgentEvent event) { Post(std::move(event)); }) {}
 
 int Agent::Run() {
   Step({.kind = AgentEvent::Kind::kBegin});
   while (!machine_.ended() && !around_.has_ended()) {
-    const std::vector<Input> inputs = AwaitInputs();
+    const std::vector<AgentEvent> events = AwaitEvents();
     if (clock_.Now() >= machine_.due()) Step({.kind = AgentEvent::Kind::kTime});
-    for (const Input& input : inputs) Handle(input);
+    for (const AgentEvent& event : events) Handle(event);
   }
   rendezvous_.Finish();
   // A join in progress cannot be cancelled, and nothing has to be sent then: the connection ends
@@ -33,35 +33,32 @@ int Agent::Run() {
   return status_;
 }
 
-void Agent::OnSignal(int signal) {
-  Post({.event = {.kind = AgentEvent::Kind::kSignal, .signal = signal}});
-}
+void Agent::OnSignal(int signal) { Post({.kind = AgentEvent::Kind::kSignal, .signal = signal}); }
 
 void Agent::OnWorkerEnded(size_t worker, int64_t pid, int code) {
-  Post({.event = {.kind = AgentEvent::Kind::kWorkerEnded, .worker = worker, .code = code},
-        .pid = pid});
+  Post({.kind = AgentEvent::Kind::kWorkerEnded, .worker = worker, .pid = pid, .code = code});
 }
 
-void Agent::Post(Input input) {
+void Agent::Post(AgentEvent event) {
   const Lock lock(*monitor_);
-  inputs_.push_back(std::move(input));
+  events_.push_back(std::move(event));
   monitor_->NotifyAll();
 }
 
-std::vector<Agent::Input> Agent::AwaitInputs() {
+std::vector<AgentEvent> Agent::AwaitEvents() {
   Lock lock(*monitor_);
-  while (inputs_.empty() && clock_.Now() < machine_.due() && !around_.has_ended())
+  while (events_.empty() && clock_.Now() < machine_.due() && !around_.has_ended())
     monitor_->WaitUntil(machine_.due());
-  return std::exchange(inputs_, {});
+  return std::exchange(events_, {});
 }
 
-void Agent::Handle(const Input& input) {
-  if (input.event.kind == AgentEvent::Kind::kWorkerEnded) {
+void Agent::Handle(const AgentEvent& event) {
+  if (event.kind == AgentEvent::Kind::kWorkerEnded) {
     // A worker of an earlier attempt that could not be killed in time.
-    if (pids_[input.event.worker] != input.pid) return;
-    if (input.pid != 0) host_.OnEnded(input.event.worker, input.pid, input.event.code);
+    if (pids_[event.worker] != event.pid) return;
+    if (event.pid != 0) host_.OnEnded(event.worker, event.pid, event.code);
   }
-  Step(input.event);
+  Step(event);
 }
 
 void Agent::Step(const AgentEvent& event) {
@@ -116,9 +113,9 @@ void Agent::StartWorkers(int64_t restarts) {
 }
 
 void Agent::ReportStartFailure(size_t worker, const std::string& why) {
-  Post({.event = {.kind = AgentEvent::Kind::kStartFailed, .text = why}});
+  Post({.kind = AgentEvent::Kind::kStartFailed, .text = why});
   for (size_t missing = worker; missing < options_.rules.workers; ++missing)
-    Post({.event = {.kind = AgentEvent::Kind::kWorkerEnded, .worker = missing}, .pid = 0});
+    Post({.kind = AgentEvent::Kind::kWorkerEnded, .worker = missing});
 }
 
 }  // namespace muster

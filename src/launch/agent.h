@@ -62,15 +62,11 @@ class Agent {
   const RendezvousThread& rendezvous() const { return rendezvous_; }
 
  private:
-  struct Input {
-    AgentEvent event;
-    int64_t pid = 0;  ///< kWorkerEnded.
-  };
   using Lock = std::unique_lock<Monitor>;
 
-  void Post(Input input);
-  std::vector<Input> AwaitInputs();
-  void Handle(const Input& input);
+  void Post(AgentEvent event);
+  std::vector<AgentEvent> AwaitEvents();
+  void Handle(const AgentEvent& event);
   void Step(const AgentEvent& event);
   void Execute(const AgentAction& action);
   void StartWorkers(int64_t restarts);
@@ -87,9 +83,9 @@ class Agent {
   std::string why_;
 
   const std::unique_ptr<Monitor> monitor_;
-  std::vector<Input> inputs_;  // guarded by it
+  std::vector<AgentEvent> events_;  // guarded by it
 
-  RendezvousThread rendezvous_;  // last: its thread posts inputs as long as it lives
+  RendezvousThread rendezvous_;  // last: its thread posts events as long as it lives
 };
 
 }  // namespace muster

@@ -2,6 +2,8 @@
 
 #include <fcntl.h>
 
+#include <algorithm>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -48,8 +50,8 @@ std::string InnerMetadata(const AgentEventRecord& event) {
   if (const auto& worker = event.worker) {
     const auto one = [](Json value) { return Json::array({std::move(value)}); };
     inner["local_rank"] = one(worker->local_rank);
-    inner["role_rank"] = one(worker->role_rank);
-    inner["role_world_size"] = one(worker->role_world_size);
+    inner["role_rank"] = one(worker->ranks.first_role_rank + worker->local_rank);
+    inner["role_world_size"] = one(worker->ranks.role_world_size);
     inner["exit_code"] = one(OrNull(worker->failed_with));
     // Only for a failure; worker_id always has the pid.
     inner["worker_pid"] = one(worker->failed_with ? Json(worker->pid) : Json());
@@ -58,11 +60,8 @@ std::string InnerMetadata(const AgentEventRecord& event) {
 }
 
 bool ShowsInfo(std::string_view log_level) {
-  const std::string level = LowerCase(Trim(log_level));
-  for (const std::string_view higher : {"warning", "warn", "error", "critical", "fatal"}) {
-    if (level == higher) return false;
-  }
-  return true;
+  constexpr std::string_view kHigher[] = {"warning", "warn", "error", "critical", "fatal"};
+  return std::ranges::find(kHigher, LowerCase(Trim(log_level))) == std::end(kHigher);
 }
 
 using Console = std::function<void(std::string_view)>;
@@ -91,7 +90,7 @@ Result<AgentEventSink> OpenFile(const std::string& path, Console console) {
 std::string AgentEventRecord::ToJsonLine(std::optional<WallTime> now) const {
   Json metadata = {
       {"run_id", run_id},
-      {"global_rank", worker ? Json(worker->global_rank) : Json()},
+      {"global_rank", worker ? Json(worker->ranks.first_rank + worker->local_rank) : Json()},
       {"group_rank", OrNull(group_rank)},
       {"worker_id", worker ? Json(Concat(worker->pid)) : Json()},
       {"role", role},

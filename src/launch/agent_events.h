@@ -13,15 +13,14 @@
 #include "base/result.h"
 #include "base/time.h"
 #include "launch/core/agent_machine.h"
+#include "launch/core/ranks.h"
 
 namespace muster {
 
 /// What an event of a worker contains in addition to that of its agent.
 struct EventWorker {
-  int64_t global_rank = 0;
+  AssignedRanks ranks{};  ///< Of the first worker of its node.
   int64_t local_rank = 0;
-  int64_t role_rank = 0;
-  int64_t role_world_size = 0;
   int64_t pid = 0;
   std::optional<ExitCode> failed_with{};  ///< Only for a worker that failed.
 };

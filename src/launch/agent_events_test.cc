@@ -37,10 +37,8 @@ AgentEventRecord WorkerFailed() {
   AgentEventRecord event = AgentSucceeded();
   event.state = "FAILED";
   event.raw_error = "{\"message\": \"m\"}";
-  event.worker = EventWorker{.global_rank = 5,
+  event.worker = EventWorker{.ranks = {.first_rank = 4, .first_role_rank = 3, .role_world_size = 8},
                              .local_rank = 1,
-                             .role_rank = 4,
-                             .role_world_size = 8,
                              .pid = 4242,
                              .failed_with = -11};
   return event;

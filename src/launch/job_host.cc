@@ -1,18 +1,17 @@
 #include "launch/job_host.h"
 
+#include <unistd.h>
+
 #include <utility>
 
 #include "base/text.h"
+#include "launch/logs/error_file.h"
 #include "launch/logs/failure_json.h"
 #include "launch/logs/last_lines.h"
 
 namespace muster {
 
 namespace {
-
-constexpr const char* kDevNull = "/dev/null";
-constexpr int kOut = 1;
-constexpr int kErr = 2;
 
 std::string Lines(const std::vector<std::string>& lines) {
   std::string text;
@@ -32,7 +31,8 @@ JobHost::JobHost(JobOptions options, LogTree logs, AgentEventSink events, Clock&
       events_(std::move(events)),
       clock_(clock),
       began_(clock.Now()),
-      names_host_(options_.prefix_template.find("host") != std::string::npos) {}
+      prefix_template_(
+          VariableOrEmpty(options_.inherited, "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE")) {}
 
 void JobHost::OnJoining() { options_.on_joining(); }
 
@@ -48,10 +48,9 @@ Result<std::vector<WorkerCommand>> JobHost::Prepare(const Placement& place, int6
   Record("ASSIGN_WORKER_RANKS", std::nullopt, Duration{});
   place_ = place;
   restarts_ = restarts;
-  const size_t count = options_.environment.workers;
+  const size_t count = options_.workers;
   workers_.assign(count, {});
   failures_.clear();
-  error_files_.clear();
   LogRound();
   MUSTER_TRY(attempt_, logs_.Begin(restarts, count));
   MUSTER_CHECK_OK(StartWatchdog());
@@ -64,7 +63,7 @@ Result<std::vector<WorkerCommand>> JobHost::Prepare(const Placement& place, int6
 }
 
 void JobHost::LogRound() {
-  const int64_t left = options_.environment.max_restarts - restarts_;
+  const int64_t left = options_.launch.max_restarts - restarts_;
   options_.log(
       Concat("round ", place_->round, ": ", Counted(place_->group_world_size, "node", "nodes"),
              ", ", Counted(place_->ranks.world_size, "worker", "workers"), ", formed in ",
@@ -75,50 +74,51 @@ void JobHost::LogRound() {
 
 Result<WorkerCommand> JobHost::CommandOf(size_t worker) {
   MUSTER_TRY(const Environment environment,
-             WorkerEnvironment(options_.inherited, options_.environment,
+             WorkerEnvironment(options_.inherited, options_.launch,
                                {.place = *place_,
+                                .workers = options_.workers,
+                                .uses_agent_store = options_.uses_agent_store,
                                 .worker = worker,
                                 .restarts = restarts_,
                                 .error_file = attempt_.ErrorFile(worker),
                                 .timer_file = watchdog_ ? watchdog_->path() : ""}));
-  const StreamPlan plan = PlanStreams(options_.streams, worker);
-  const auto path = [](Destination to, std::string file) -> std::string {
-    if (to == Destination::kConsole) return "";
-    return to == Destination::kNothing ? kDevNull : file;
-  };
-  WorkerCommand command{.arguments = WorkerArguments(options_.command, worker),
-                        .environment = ToLines(environment),
-                        .output_path = path(plan.out, attempt_.OutPath(worker)),
-                        .error_path = path(plan.err, attempt_.ErrPath(worker))};
+  const StreamPlan plan = PlanStreams(options_.launch.streams, worker);
+  WorkerCommand command{.arguments = WorkerArguments(options_.launch.command, worker),
+                        .environment = ToLines(environment)};
   if (!options_.cpus.empty()) command.cpus = options_.cpus[worker];
-  MUSTER_CHECK_OK(FollowStream(worker, false, plan.out, command.output_path));
-  MUSTER_CHECK_OK(FollowStream(worker, true, plan.err, command.error_path));
+  MUSTER_TRY(command.output_path, OpenStream(worker, STDOUT_FILENO, plan.out));
+  MUSTER_TRY(command.error_path, OpenStream(worker, STDERR_FILENO, plan.err));
   return command;
 }
 
-Status JobHost::FollowStream(size_t worker, bool is_error, Destination to,
-                             const std::string& path) {
-  if (to != Destination::kFileAndConsole) return Ok();
+Result<std::string> JobHost::OpenStream(size_t worker, int stream, Destination to) {
+  if (to == Destination::kConsole) return std::string();
+  if (to == Destination::kNothing) return std::string("/dev/null");
+  const bool is_error = stream == STDERR_FILENO;
+  const std::string path = is_error ? attempt_.ErrPath(worker) : attempt_.OutPath(worker);
+  if (to != Destination::kFileAndConsole) return path;
   if (!follower_) {
-    MUSTER_TRY(follower_, Follower::Open({.color = options_.color,
+    MUSTER_TRY(follower_, Follower::Open({.color = !options_.inherited.contains("NO_COLOR"),
                                           .log = [this](LogLevel, std::string_view line) {
                                             options_.log(std::string(line), false);
                                           }}));
   }
-  const auto& filters = is_error ? options_.error_filters : options_.output_filters;
-  const WorkerLabel label{.role = options_.environment.role,
+  // Finding the name of the host may take a while.
+  const bool names_host = prefix_template_.find("host") != std::string::npos;
+  const WorkerLabel label{.role = options_.launch.role,
                           .rank = place_->ranks.first_rank + static_cast<int64_t>(worker),
                           .local_rank = worker,
-                          .host = names_host_ ? options_.host_name() : "",
+                          .host = names_host ? options_.host_name() : "",
                           .attempt = restarts_};
-  Followed file{.path = path,
-                .prefix = LinePrefix(label, options_.prefix_template),
-                .console = is_error ? kErr : kOut,
-                .worker = worker,
-                .filters = filters};
-  if (!filters.empty())
-    file.duplicate_to = is_error ? attempt_.FilteredErr() : attempt_.FilteredOut();
-  return follower_->Follow(std::move(file));
+  const auto& filters = is_error ? options_.launch.error_filters : options_.launch.output_filters;
+  const std::string filtered = is_error ? attempt_.FilteredErr() : attempt_.FilteredOut();
+  MUSTER_CHECK_OK(follower_->Follow({.path = path,
+                                     .prefix = LinePrefix(label, prefix_template_),
+                                     .console = stream,
+                                     .worker = worker,
+                                     .filters = filters,
+                                     .duplicate_to = filters.empty() ? "" : filtered}));
+  return path;
 }
 
 void JobHost::OnStarted(size_t worker, int64_t pid) {
@@ -143,10 +143,7 @@ void JobHost::OnAttemptOver(const std::vector<WorkerFailure>& failures) {
     watchdog_.reset();
     RecordWatchdog("watchdog stopped");
   }
-  for (const WorkerFailure& failure : failures) {
-    error_files_.emplace_back();
-    failures_.push_back(RecordOf(failure, &error_files_.back()));
-  }
+  for (const WorkerFailure& failure : failures) failures_.push_back(RecordOf(failure));
   if (follower_) follower_->Settle();
 }
 
@@ -197,7 +194,7 @@ void JobHost::RecordWatchdog(std::string name, const TimerRequest* timer) {
 // ----------------------------------------------------------------------------------------------
 // failures
 
-FailureRecord JobHost::RecordOf(const WorkerFailure& failure, std::optional<ErrorFile>* file) {
+FailureRecord JobHost::RecordOf(const WorkerFailure& failure) const {
   const Worker& worker = workers_[failure.worker];
   FailureRecord record{.host = options_.host_name(),
                        .rank = place_->ranks.first_rank + static_cast<int64_t>(failure.worker),
@@ -209,8 +206,8 @@ FailureRecord JobHost::RecordOf(const WorkerFailure& failure, std::optional<Erro
                        .was_signalled = failure.signalled_at.has_value()};
   const WallTime signalled_at = ToWall(failure.signalled_at.value_or(failure.at));
   if (const std::string path = attempt_.ErrorFile(failure.worker); !path.empty())
-    *file = AddErrorFile(path, signalled_at, record);
-  const StreamPlan plan = PlanStreams(options_.streams, failure.worker);
+    AddErrorFile(path, signalled_at, record);
+  const StreamPlan plan = PlanStreams(options_.launch.streams, failure.worker);
   if (plan.err == Destination::kFile || plan.err == Destination::kFileAndConsole)
     record.output = Lines(LastLines(attempt_.ErrPath(failure.worker)));
   for (const TimerRequest& timer : expired_) {
@@ -225,9 +222,8 @@ FailureRecord JobHost::RecordOf(const WorkerFailure& failure, std::optional<Erro
 WallTime JobHost::ToWall(Instant when) const { return clock_.Wall() + (when - clock_.Now()); }
 
 std::string JobHost::DescribeCause(const std::vector<WorkerFailure>& failures) {
-  std::optional<ErrorFile> file;
   std::vector<FailureRecord> records;
-  for (const WorkerFailure& failure : failures) records.push_back(RecordOf(failure, &file));
+  for (const WorkerFailure& failure : failures) records.push_back(RecordOf(failure));
   const FailureRecord& cause = records[RootCause(records)];
   return cause.was_signalled ? "" : ToJson(cause);
 }
@@ -236,21 +232,18 @@ std::string JobHost::DescribeCause(const std::vector<WorkerFailure>& failures) {
 // events
 
 EventWorker JobHost::AsEvent(size_t worker) const {
-  const auto local_rank = static_cast<int64_t>(worker);
-  return {.global_rank = place_->ranks.first_rank + local_rank,
-          .local_rank = local_rank,
-          .role_rank = place_->ranks.first_role_rank + local_rank,
-          .role_world_size = place_->ranks.role_world_size,
+  return {.ranks = place_->ranks,
+          .local_rank = static_cast<int64_t>(worker),
           .pid = workers_[worker].pid};
 }
 
 AgentEventRecord JobHost::EventNow(std::string state) const {
   AgentEventRecord event{.state = std::move(state),
-                         .run_id = options_.environment.run_id,
-                         .role = options_.environment.role,
+                         .run_id = options_.launch.run_id,
+                         .role = options_.launch.role,
                          .hostname = options_.host_name(),
                          .total_run_time_seconds = Milliseconds(clock_.Now() - began_) / 1'000,
-                         .rdzv_backend = options_.backend,
+                         .rdzv_backend = options_.launch.backend,
                          .entry_point = options_.entry_point,
                          .agent_restarts = restarts_};
   if (place_) {

@@ -12,9 +12,6 @@
 #include "launch/agent.h"
 #include "launch/agent_events.h"
 #include "launch/core/failure_report.h"
-#include "launch/core/stream_plan.h"
-#include "launch/core/worker_command.h"
-#include "launch/logs/error_file.h"
 #include "launch/logs/follower.h"
 #include "launch/logs/log_tree.h"
 #include "launch/watchdog.h"
@@ -24,23 +21,18 @@
 namespace muster {
 
 struct JobOptions {
-  CommandOptions command{};
+  LaunchOptions launch{};     ///< With an interpreter and an id; `workers` is still a word.
   std::string entry_point{};  ///< Its name in reports.
   Environment inherited{};
-  WorkerEnvironmentOptions environment{};
-  StreamOptions streams{};
-  std::vector<std::string> output_filters{};
-  std::vector<std::string> error_filters{};
-  std::string prefix_template{};
-  bool color = false;
+  size_t workers = 1;
   std::vector<std::vector<int>> cpus{};  ///< By worker; empty: no binding.
-  std::string backend{};
+  bool uses_agent_store = true;
   std::string timer_file{};  ///< The watchdog's pipe, if the environment does not name one.
   /// A line for the user; `is_detail` lines are for --verbose.
-  std::function<void(const std::string& line, bool is_detail)> log;
-  std::function<std::string()> host_name;  ///< Called when it is needed: it may take a while.
-  std::function<void()> on_joining;        ///< Starts to show what the node waits for ...
-  std::function<void()> on_joined;         ///< ... and ends it.
+  std::function<void(const std::string& line, bool is_detail)> log{};
+  std::function<std::string()> host_name{};  ///< Called when it is needed: it may take a while.
+  std::function<void()> on_joining{};        ///< Starts to show what the node waits for ...
+  std::function<void()> on_joined{};         ///< ... and ends it.
 };
 
 class JobHost final : public AgentHost {
@@ -64,11 +56,10 @@ class JobHost final : public AgentHost {
 
   /// Of the last attempt.
   const std::vector<FailureRecord>& failures() const { return failures_; }
-  /// The error file of the worker of failures()[i], if it could be parsed.
-  const std::vector<std::optional<ErrorFile>>& error_files() const { return error_files_; }
   const std::optional<Placement>& place() const { return place_; }
   int64_t restarts() const { return restarts_; }
   std::string host_name() const { return options_.host_name(); }
+  const JobOptions& options() const { return options_; }
   /// kUnavailable if the disk of the logs is full, which may be why workers failed.
   Status CheckRoom() const { return logs_.CheckRoom(); }
 
@@ -80,8 +71,9 @@ class JobHost final : public AgentHost {
   };
 
   Result<WorkerCommand> CommandOf(size_t worker);
-  Status FollowStream(size_t worker, bool is_error, Destination to, const std::string& path);
-  FailureRecord RecordOf(const WorkerFailure& failure, std::optional<ErrorFile>* file);
+  /// The file for a stream of a worker; empty: the launcher's own stream.
+  Result<std::string> OpenStream(size_t worker, int stream, Destination to);
+  FailureRecord RecordOf(const WorkerFailure& failure) const;
   WallTime ToWall(Instant when) const;
   void LogRound();
   Status StartWatchdog();
@@ -97,7 +89,7 @@ class JobHost final : public AgentHost {
   const AgentEventSink events_;
   Clock& clock_;
   const Instant began_;
-  const bool names_host_;  ///< In the prefix of lines. Finding the name may take a while.
+  const std::string prefix_template_;
   std::unique_ptr<Follower> follower_;  ///< Exists once there is a file to follow.
   std::unique_ptr<Watchdog> watchdog_;  ///< Exists while there are workers, if it is enabled.
   std::vector<TimerRequest> expired_;   ///< In this attempt, and the signal was sent.
@@ -107,7 +99,6 @@ class JobHost final : public AgentHost {
   int64_t restarts_ = 0;
   std::vector<Worker> workers_;
   std::vector<FailureRecord> failures_;
-  std::vector<std::optional<ErrorFile>> error_files_;
 };
 
 }  // namespace muster

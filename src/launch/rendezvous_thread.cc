@@ -1,8 +1,6 @@
 #include "launch/rendezvous_thread.h"
 
 #include <algorithm>
-#include <stdexcept>
-#include <utility>
 
 #include "base/planted.h"
 #include "base/probe.h"
@@ -65,14 +63,6 @@ RendezvousThread::~RendezvousThread() {
   }
   handler_.StopWaiting();
   thread_.reset();
-}
-
-void RendezvousThread::ReportFailure(std::string failure) {
-  Post([failure = std::move(failure)](RendezvousThread& self) { self.DoReportFailure(failure); });
-}
-
-void RendezvousThread::Close(std::string reason) {
-  Post([reason = std::move(reason)](RendezvousThread& self) { self.DoClose(reason); });
 }
 
 void RendezvousThread::Post(Task task) {
@@ -182,10 +172,7 @@ void RendezvousThread::CheckContact() {
 void RendezvousThread::DoJoin() {
   using Kind = AgentEvent::Kind;
   const Instant began = clock_.Now();
-  {
-    const Lock lock(*monitor_);
-    state_.is_joining = true;
-  }
+  Set(&State::is_joining, true);
   is_watching_ = is_at_work_ = false;
   unreachable_since_.reset();
   reported_.clear();
@@ -195,16 +182,13 @@ void RendezvousThread::DoJoin() {
       info_ = handler_.NextRendezvous();
       ranks = Exchange();
     }
-    {
-      const Lock lock(*monitor_);
-      state_.failure_elsewhere.clear();
-      state_.placement = {.round = info_.round,
-                          .group_rank = info_.rank,
-                          .group_world_size = info_.world_size,
-                          .ranks = *ranks,
-                          .master = info_.bootstrap_store_info,
-                          .formed_in = clock_.Now() - began};
-    }
+    Set(&State::failure_elsewhere, "");
+    Set(&State::placement, {.round = info_.round,
+                            .group_rank = info_.rank,
+                            .group_world_size = info_.world_size,
+                            .ranks = *ranks,
+                            .master = info_.bootstrap_store_info,
+                            .formed_in = clock_.Now() - began});
     is_watching_ = has_events_;
     is_at_work_ = true;
     can_be_woken_ = handler_.StopWaiting();
@@ -212,17 +196,13 @@ void RendezvousThread::DoJoin() {
   } catch (const RendezvousGracefulExitError&) {
     Report(Kind::kNotNeeded);
   } catch (const RendezvousClosedError& error) {
-    {
-      const Lock lock(*monitor_);
-      state_.is_joining = false;  // what remains takes a limited time
-    }
+    Set(&State::is_joining, false);  // what remains takes a limited time
     Report(Kind::kJoinFailed, error.what());
     ReadFailure();
   } catch (const std::exception& error) {
     Report(Kind::kJoinFailed, error.what());
   }
-  const Lock lock(*monitor_);
-  state_.is_joining = false;
+  Set(&State::is_joining, false);
 }
 
 std::optional<AssignedRanks> RendezvousThread::Exchange() {
@@ -243,10 +223,12 @@ std::optional<AssignedRanks> RendezvousThread::Exchange() {
     std::vector<NodeRole> nodes;
     for (const std::string& role : store.MultiGet(keys))
       nodes.push_back(ValueOrError(ParseNodeRole(role)));
+    keys.clear();
     std::vector<std::string> answers;
-    for (const AssignedRanks& ranks : AssignRanks(nodes)) answers.push_back(ToJson(ranks));
-    for (int64_t node = 0; node < info_.world_size; ++node)
-      keys[static_cast<size_t>(node)] = AssignedRanksKey(node);
+    for (const AssignedRanks& ranks : AssignRanks(nodes)) {
+      keys.push_back(AssignedRanksKey(std::ssize(keys)));
+      answers.push_back(ToJson(ranks));
+    }
     store.MultiSet(keys, answers);
   }
   const std::string mine = AssignedRanksKey(rank);
@@ -292,10 +274,7 @@ void RendezvousThread::DoReportFailure(const std::string& failure) {
   }
   if (is_correction) return;
   if (first == failure || first.empty()) return Report(AgentEvent::Kind::kBlame);
-  {
-    const Lock lock(*monitor_);
-    state_.failure_elsewhere = first;
-  }
+  Set(&State::failure_elsewhere, first);
   Report(AgentEvent::Kind::kBlame, "workers of another node have failed before");
 }
 
@@ -305,8 +284,7 @@ void RendezvousThread::ReadFailure() {
     std::string failure;
     if (info_.store->Check({kFirstFailure})) failure = info_.store->Get(kFirstFailure);
     ConfirmEnd();
-    const Lock lock(*monitor_);
-    state_.failure_elsewhere = failure;
+    Set(&State::failure_elsewhere, failure);
   } catch (const std::exception&) {
     // The server has ended.
   }

@@ -13,6 +13,8 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "base/time.h"
@@ -63,9 +65,13 @@ class RendezvousThread {
   void Join() { Post(&RendezvousThread::DoJoin); }
   /// Reports `failure` to all nodes, unless another node has reported an earlier one. The node that
   /// reports first pays for the restart; a later correction changes only the report.
-  void ReportFailure(std::string failure);
+  void ReportFailure(std::string failure) {
+    Post([failure = std::move(failure)](RendezvousThread& self) { self.DoReportFailure(failure); });
+  }
   void EnterBarrier() { Post(&RendezvousThread::DoBarrier); }
-  void Close(std::string reason);
+  void Close(std::string reason) {
+    Post([reason = std::move(reason)](RendezvousThread& self) { self.DoClose(reason); });
+  }
   void Leave() { Post(&RendezvousThread::DoLeave); }
   /// The last request.
   void Finish() { Post(&RendezvousThread::DoFinish); }
@@ -101,6 +107,12 @@ class RendezvousThread {
   void ReadFailure();
   bool OthersHaveSucceeded();
   void Report(AgentEvent::Kind kind, std::string text = "");
+  /// Changes a member of the state.
+  template <typename Member>
+  void Set(Member State::*member, std::type_identity_t<Member> value) {
+    const Lock lock(*monitor_);
+    state_.*member = std::move(value);
+  }
 
   const RendezvousThreadOptions options_;
   RendezvousHandler& handler_;

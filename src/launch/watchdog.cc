@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cmath>
 #include <cstring>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -141,32 +140,24 @@ Result<std::unique_ptr<Watchdog>> Watchdog::Open(std::string path, Clock& clock,
   }
   if (unlink(path.c_str()) != 0 && errno != ENOENT) return CannotMake(path);
   if (mkfifo(path.c_str(), 0600) != 0) return CannotMake(path);
-  OwnedFd requests(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
-  OwnedFd open_end(open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));
-  OwnedFd stop(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (requests.get() < 0 || open_end.get() < 0 || stop.get() < 0) {
-    const Error why = CannotMake(path);
-    unlink(path.c_str());
-    return why;
-  }
-  return std::unique_ptr<Watchdog>(new Watchdog(std::move(path), clock, std::move(log),
-                                                std::move(requests), std::move(open_end),
-                                                std::move(stop)));
+  std::unique_ptr<Watchdog> made(new Watchdog(std::move(path), clock, std::move(log)));
+  if (!made->requests_.is_open() || !made->open_end_.is_open() || !made->stop_.is_open())
+    return CannotMake(made->path_);
+  made->thread_ = std::thread([watchdog = made.get()] { watchdog->Run(); });
+  return made;
 }
 
-Watchdog::Watchdog(std::string path, Clock& clock, std::function<void(const std::string&)> log,
-                   OwnedFd requests, OwnedFd open_end, OwnedFd stop)
+Watchdog::Watchdog(std::string path, Clock& clock, std::function<void(const std::string&)> log)
     : path_(std::move(path)),
       clock_(clock),
       log_(std::move(log)),
-      requests_(std::move(requests)),
-      open_end_(std::move(open_end)),
-      stop_(std::move(stop)),
-      thread_([this] { Run(); }) {}
+      requests_(open(path_.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)),
+      open_end_(open(path_.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC)),
+      stop_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 
 Watchdog::~Watchdog() {
   eventfd_write(stop_.get(), 1);
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
   unlink(path_.c_str());
 }
 

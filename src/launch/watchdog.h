@@ -92,8 +92,7 @@ class Watchdog {
   std::vector<TimerExpiry> TakeExpiries();
 
  private:
-  Watchdog(std::string path, Clock& clock, std::function<void(const std::string&)> log,
-           OwnedFd requests, OwnedFd open_end, OwnedFd stop);
+  Watchdog(std::string path, Clock& clock, std::function<void(const std::string&)> log);
 
   void Run();
   int MillisecondsToWait() const;

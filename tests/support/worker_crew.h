@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -75,6 +76,7 @@ inline std::string Daemon(const std::string& file, const std::string& prefix = "
 class WorkerCrew {
  public:
   explicit WorkerCrew(const WorkerProcessesOptions& options = {}) {
+    const std::vector<pid_t> before = ChildrenBut(0);
     auto opened = WorkerProcesses::Open(
         [this](size_t worker, int64_t pid, int code) {
           const std::lock_guard lock(mutex_);
@@ -83,7 +85,12 @@ class WorkerCrew {
         },
         options);
     runner_ = std::move(opened).value();
+    for (const pid_t child : ChildrenBut(0)) {
+      if (std::ranges::find(before, child) == before.end()) guardian_ = child;
+    }
   }
+
+  pid_t guardian() const { return guardian_; }
 
   WorkerProcesses* operator->() { return runner_.get(); }
 
@@ -118,6 +125,7 @@ class WorkerCrew {
   }
 
  private:
+  pid_t guardian_ = 0;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<int64_t, std::pair<size_t, int>> ends_;  // by pid: worker and code

@@ -1,6 +1,5 @@
 #include "launch/core/agent_machine.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "base/planted.h"
@@ -19,6 +18,8 @@ constexpr int kKill = 9;
 constexpr int kSuccess = 0;
 constexpr int kFailure = 1;
 
+constexpr const char* kAllHereSucceeded = "all workers here have succeeded";
+
 std::string HowItEnded(ExitCode code) {
   return code < 0 ? Concat("died by signal ", -code) : Concat("ended with status ", code);
 }
@@ -28,85 +29,72 @@ std::string HowItEnded(ExitCode code) {
 AgentMachine::AgentMachine(const AgentRules& rules) : rules_(rules) {}
 
 AgentActions AgentMachine::Step(const AgentEvent& event, Instant now) {
-  using Kind = AgentEvent::Kind;
   AgentActions out;
-  if (stage_ == Stage::kEnded) return out;
+  if (stage_ != Stage::kEnded) Handle(event, now, out);
+  return out;
+}
+
+void AgentMachine::Handle(const AgentEvent& event, Instant now, AgentActions& out) {
+  using Kind = AgentEvent::Kind;
   switch (event.kind) {
     case Kind::kBegin:
-      Join(out);
-      break;
+      return Join(out);
     case Kind::kJoined:
       alone_ = event.alone;
-      if (stage_ == Stage::kJoining) Start(out);
-      break;
+      return stage_ == Stage::kJoining ? Start(out) : void();
     case Kind::kJoinFailed:
-      if (stage_ == Stage::kJoining) End(kFailure, event.text, out);
-      break;
+      return stage_ == Stage::kJoining ? End(kFailure, event.text, out) : void();
     case Kind::kNotNeeded:
-      if (stage_ != Stage::kJoining) break;
+      if (stage_ != Stage::kJoining) return;
       MUSTER_LAUNCH_PROBE("a spare was not needed");
-      End(kSuccess, "the job has ended without this node", out);
-      break;
+      return End(kSuccess, "the job has ended without this node", out);
     case Kind::kWorkerEnded:
-      OnWorkerEnded(event, now, out);
-      break;
+      return OnWorkerEnded(event, now, out);
     case Kind::kStartFailed:
       // Another attempt would fail as well: the program does not exist, or is not executable.
       MUSTER_LAUNCH_PROBE("a worker could not be started");
       why_ = event.text;
       Close(out);
-      Stop(Then::kFail, kTerminate, now, out);
-      break;
+      return Stop(Then::kFail, kTerminate, now, out);
     case Kind::kMembership:
-      OnMembership(event, now, out);
-      break;
+      return OnMembership(event, now, out);
     case Kind::kBlame:
-      OnBlame(event, now);
-      break;
+      return OnBlame(event, now);
     case Kind::kJobFailed:
-      OnJobFailed(event, now, out);
-      break;
+      return OnJobFailed(event, now, out);
     case Kind::kBarrierPassed:
-      if (stage_ != Stage::kBarrier) break;
+      if (stage_ != Stage::kBarrier) return;
       why_ = "all workers have succeeded";
       Close(out);
-      End(kSuccess, why_, out);
-      break;
+      return End(kSuccess, why_, out);
     case Kind::kBarrierFailed:
-      if (stage_ != Stage::kBarrier) break;
+      if (stage_ != Stage::kBarrier) return;
       MUSTER_LAUNCH_PROBE("a node at the exit could not reach the others");
-      out.push_back(
-          {.text = Concat("does not know whether all others have succeeded: ", event.text)});
-      End(kSuccess, "all workers here have succeeded", out);
-      break;
+      return EndWithoutOthers(
+          Concat("does not know whether all others have succeeded: ", event.text), out);
     case Kind::kSignal:
-      OnSignal(event, now, out);
-      break;
+      return OnSignal(event, now, out);
     case Kind::kTime:
-      OnTime(now, out);
-      break;
+      return OnTime(now, out);
   }
-  return out;
 }
 
 // ----------------------------------------------------------------------------------------------
 // events
 
 void AgentMachine::OnWorkerEnded(const AgentEvent& event, Instant now, AgentActions& out) {
-  if (event.worker >= alive_.size() || !alive_[event.worker]) return;
-  alive_[event.worker] = false;
+  if (alive_.erase(event.worker) == 0) return;
   const bool stopping = stage_ == Stage::kStopping;
   if (event.code != 0) {
     failures_.push_back({.worker = event.worker, .code = event.code, .at = now});
     if (stopping) failures_.back().signalled_at = signalled_at_;
     if (stopping && !alone_) out.push_back({.kind = AgentAction::Kind::kReportFailure});
   }
-  const bool gone = std::ranges::none_of(alive_, [](bool lives) { return lives; });
   if (stopping) {
-    if (gone) AllGone(out);
+    if (alive_.empty()) AllGone(out);
   } else if (event.code != 0) {
     WorkersFailed(now, out);
-  } else if (gone) {
+  } else if (alive_.empty()) {
     EnterBarrier(now, out);
   }
 }
@@ -125,15 +113,14 @@ void AgentMachine::OnMembership(const AgentEvent& event, Instant now, AgentActio
     MUSTER_LAUNCH_PROBE("members came or went while a node was at the exit");
     out.push_back({.text = Concat("does not wait for the others any longer: ", event.text)});
     out.push_back({.kind = AgentAction::Kind::kLeave});
-    End(kSuccess, "all workers here have succeeded", out);
+    End(kSuccess, kAllHereSucceeded, out);
   }
 }
 
 void AgentMachine::OnJobFailed(const AgentEvent& event, Instant now, AgentActions& out) {
   if (stage_ == Stage::kBarrier) {
     MUSTER_LAUNCH_PROBE("the job failed while a node was at the exit");
-    out.push_back({.text = Concat("others have failed: ", event.text)});
-    return End(kSuccess, "all workers here have succeeded", out);
+    return EndWithoutOthers(Concat("others have failed: ", event.text), out);
   }
   if (stage_ == Stage::kJoining) return End(kFailure, event.text, out);
   if (stage_ == Stage::kStopping) MUSTER_LAUNCH_PROBE("the job failed while workers were stopped");
@@ -166,9 +153,9 @@ void AgentMachine::OnTime(Instant now, AgentActions& out) {
   due_ = Instant::Never();
   if (stage_ == Stage::kBarrier) {
     MUSTER_LAUNCH_PROBE("a node waited at the exit for too long");
-    out.push_back({.text = Concat("does not know after ", Milliseconds(rules_.barrier_max) / 1'000,
-                                  " s whether all others have succeeded")});
-    return End(kSuccess, "all workers here have succeeded", out);
+    return EndWithoutOthers(Concat("does not know after ", Milliseconds(rules_.barrier_max) / 1'000,
+                                   " s whether all others have succeeded"),
+                            out);
   }
   if (stage_ != Stage::kStopping) return;
   if (!killed_) {
@@ -176,7 +163,7 @@ void AgentMachine::OnTime(Instant now, AgentActions& out) {
     if (Planted(Bug::kNeverKilled)) return;
     return SignalAll(kKill, now, out);
   }
-  for (const size_t worker : Alive())
+  for (const size_t worker : alive_)
     out.push_back({.text = Concat("worker ", worker, " cannot be killed, and is left behind")});
   AllGone(out);
 }
@@ -192,7 +179,7 @@ void AgentMachine::Join(AgentActions& out) {
 
 void AgentMachine::Start(AgentActions& out) {
   stage_ = Stage::kWorking;
-  alive_.assign(rules_.workers, true);
+  for (size_t worker = 0; worker < rules_.workers; ++worker) alive_.insert(worker);
   failures_.clear();
   killed_ = false;
   out.push_back({.kind = AgentAction::Kind::kStart, .restarts = restarts_});
@@ -229,14 +216,14 @@ void AgentMachine::Judge(AgentActions& out) {
     then_ = Then::kFail;
     Close(out);
   }
-  if (Alive().empty()) AllGone(out);
+  if (alive_.empty()) AllGone(out);
 }
 
 void AgentMachine::Stop(Then then, int signal, Instant now, AgentActions& out) {
   const bool stopping = std::exchange(stage_, Stage::kStopping) == Stage::kStopping;
   if (!stopping) signalled_at_ = now;
   then_ = stopping ? std::max(then_, then) : then;
-  if (Alive().empty() || Planted(Bug::kLastUnended)) return AllGone(out);
+  if (alive_.empty() || Planted(Bug::kLastUnended)) return AllGone(out);
   // Workers that have been signalled are signalled again only for a signal to the agent.
   if (!stopping || then == Then::kSignalled) SignalAll(signal, now, out);
 }
@@ -244,28 +231,24 @@ void AgentMachine::Stop(Then then, int signal, Instant now, AgentActions& out) {
 void AgentMachine::SignalAll(int signal, Instant now, AgentActions& out) {
   killed_ = signal == kKill;
   due_ = now + (killed_ ? rules_.kill_patience : rules_.grace);
-  out.push_back({.kind = AgentAction::Kind::kSignal, .workers = Alive(), .signal = signal});
+  out.push_back({.kind = AgentAction::Kind::kSignal,
+                 .workers = {alive_.begin(), alive_.end()},
+                 .signal = signal});
 }
 
 void AgentMachine::AllGone(AgentActions& out) {
   due_ = Instant::Never();
   if (then_ == Then::kUndecided) return;  // until the verdict
   verdict_at_ = Instant::Never();
-  alive_.assign(rules_.workers, false);
+  alive_.clear();
   if (!Planted(Bug::kLastUnswept)) out.push_back({.kind = AgentAction::Kind::kSweep});
-  switch (then_) {
-    case Then::kUndecided:
-    case Then::kRejoin:
-    case Then::kRestart:
-      out.push_back({.text = Concat("begins again: ", why_)});
-      return Join(out);
-    case Then::kFail:
-      return End(kFailure, why_, out);
-    case Then::kSignalled:
-      // Not closed: the others may continue, and this node may come back.
-      out.push_back({.kind = AgentAction::Kind::kLeave});
-      return End(kFailure, why_, out);
+  if (then_ == Then::kRejoin || then_ == Then::kRestart) {
+    out.push_back({.text = Concat("begins again: ", why_)});
+    return Join(out);
   }
+  // Not closed: the others may continue, and this node may come back.
+  if (then_ == Then::kSignalled) out.push_back({.kind = AgentAction::Kind::kLeave});
+  End(kFailure, why_, out);
 }
 
 // Immediately: the workers here may be slow to stop, and those of other nodes wait for them.
@@ -281,18 +264,15 @@ void AgentMachine::EnterBarrier(Instant now, AgentActions& out) {
   out.push_back({.kind = AgentAction::Kind::kEnterBarrier});
 }
 
+void AgentMachine::EndWithoutOthers(std::string note, AgentActions& out) {
+  out.push_back({.text = std::move(note)});
+  End(kSuccess, kAllHereSucceeded, out);
+}
+
 void AgentMachine::End(int status, std::string why, AgentActions& out) {
   stage_ = Stage::kEnded;
   due_ = verdict_at_ = Instant::Never();
   out.push_back({.kind = AgentAction::Kind::kEnd, .status = status, .text = std::move(why)});
-}
-
-std::vector<size_t> AgentMachine::Alive() const {
-  std::vector<size_t> workers;
-  for (size_t i = 0; i < alive_.size(); ++i) {
-    if (alive_[i]) workers.push_back(i);
-  }
-  return workers;
 }
 
 }  // namespace muster

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -52,6 +53,7 @@ struct AgentEvent {
 
   Kind kind = Kind::kTime;
   size_t worker = 0;
+  int64_t pid = 0;  ///< For the agent, with kWorkerEnded. 0: the worker was not started.
   ExitCode code = 0;
   int signal = 0;
   bool alone = false;
@@ -116,6 +118,7 @@ class AgentMachine {
   /// replaces another one.
   enum class Then { kUndecided, kRejoin, kRestart, kFail, kSignalled };
 
+  void Handle(const AgentEvent& event, Instant now, AgentActions& out);
   void OnWorkerEnded(const AgentEvent& event, Instant now, AgentActions& out);
   void OnMembership(const AgentEvent& event, Instant now, AgentActions& out);
   void OnJobFailed(const AgentEvent& event, Instant now, AgentActions& out);
@@ -132,14 +135,14 @@ class AgentMachine {
   void AllGone(AgentActions& out);
   void Close(AgentActions& out);
   void EnterBarrier(Instant now, AgentActions& out);
+  void EndWithoutOthers(std::string note, AgentActions& out);
   void End(int status, std::string why, AgentActions& out);
-  std::vector<size_t> Alive() const;
 
   const AgentRules rules_;
   Stage stage_ = Stage::kIdle;
   Then then_ = Then::kRejoin;
-  std::string why_;          // of `then_`
-  std::vector<bool> alive_;  // by worker
+  std::string why_;         // of `then_`
+  std::set<size_t> alive_;  // workers
   std::vector<WorkerFailure> failures_;
   int64_t restarts_ = 0;
   int signals_ = 0;                        // received by the agent

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <optional>
+#include <set>
 
 #include "base/parse.h"
 #include "base/text.h"
@@ -28,14 +29,12 @@ Cpus Common(const Cpus& a, const Cpus& b) {
 template <typename GroupOf>
 std::vector<Cpus> Grouped(const Cpus& cpus, GroupOf group_of) {
   std::vector<Cpus> groups;
-  Cpus done;
+  std::set<int> done;
   for (const int cpu : cpus) {
-    if (std::binary_search(done.begin(), done.end(), cpu)) continue;
+    if (done.contains(cpu)) continue;
     Cpus group = Common(group_of(cpu), cpus);
     if (group.empty()) group = {cpu};  // The kernel does not even list the CPU itself.
-    Cpus more;
-    std::set_union(done.begin(), done.end(), group.begin(), group.end(), std::back_inserter(more));
-    done = std::move(more);
+    done.insert(group.begin(), group.end());
     groups.push_back(std::move(group));
   }
   return groups;
@@ -48,13 +47,9 @@ struct Place {
 };
 
 Place PlaceOnNode(const std::vector<int>& gpu_nodes, size_t gpu) {
-  Place place;
-  for (size_t i = 0; i < gpu_nodes.size(); ++i) {
-    if (gpu_nodes[i] != gpu_nodes[gpu]) continue;
-    if (i < gpu) ++place.index;
-    ++place.count;
-  }
-  return place;
+  const auto self = gpu_nodes.begin() + static_cast<ptrdiff_t>(gpu);
+  return {.index = static_cast<size_t>(std::count(gpu_nodes.begin(), self, *self)),
+          .count = static_cast<size_t>(std::count(gpu_nodes.begin(), gpu_nodes.end(), *self))};
 }
 
 Cpus CpusOfSocket(const NumaTopology& topology, int node) {

@@ -1,9 +1,10 @@
-// Environment variables by name.
+// Environment variables by name, and variables in texts of the user.
 #pragma once
 
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace muster {
 
@@ -20,5 +21,8 @@ inline std::optional<std::string> Variable(const Environment& environment,
 inline std::string VariableOrEmpty(const Environment& environment, const std::string& name) {
   return Variable(environment, name).value_or("");
 }
+
+/// "$name" and "${name}" become their values, "$$" becomes "$", and everything else stays.
+std::string Substituted(std::string_view text, const std::map<std::string, std::string>& values);
 
 }  // namespace muster

@@ -82,8 +82,11 @@ std::string Block(size_t number, const FailureRecord& record, const TimeText& ti
                 "\n  traceback : ", Traceback(record), LastLines(record.output));
 }
 
-/// Wider than the code: the smallest int has no positive counterpart.
-int64_t SignalOf(ExitCode code) { return -static_cast<int64_t>(code); }
+/// "11 (SIGSEGV)".
+std::string SignalText(ExitCode code) {
+  const int64_t signal = -int64_t{code};  // wider: the smallest int has no positive counterpart
+  return Concat(signal, " (", SignalName(signal), ")");
+}
 
 }  // namespace
 
@@ -106,10 +109,7 @@ std::string PlainLine(std::string_view line, std::string_view tab) {
 }
 
 std::string DefaultMessage(ExitCode code, int64_t pid) {
-  if (code < 0) {
-    const int64_t signal = SignalOf(code);
-    return Concat("Signal ", signal, " (", SignalName(signal), ") received by PID ", pid);
-  }
+  if (code < 0) return Concat("Signal ", SignalText(code), " received by PID ", pid);
   return "the worker left no error file; how its exceptions get into this report: "
          "https://pytorch.org/docs/stable/elastic/errors.html (--tee 2 or --redirects 2 adds the "
          "last lines of its output)";
@@ -143,9 +143,8 @@ size_t RootCause(std::span<const FailureRecord> records) {
 }
 
 std::string FailureSummary(const FailureRecord& root) {
-  const std::string how = root.code < 0 ? Concat("signal ", SignalOf(root.code), " (",
-                                                 SignalName(SignalOf(root.code)), ")")
-                                        : Concat("exit code ", root.code);
+  const std::string how =
+      root.code < 0 ? Concat("signal ", SignalText(root.code)) : Concat("exit code ", root.code);
   return Concat("rank ", root.rank, " (local rank ", root.local_rank, ", pid ", root.pid, ") on ",
                 Printable(root.host, kNameBytesMax), " failed first: ", how);
 }

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/text.h"
-#include "launch/core/substitution.h"
+#include "launch/core/environment.h"
 
 namespace muster {
 
@@ -20,12 +20,6 @@ Destination DestinationOf(bool teed, bool redirected, bool hidden) {
 Streams StreamChoice::Of(size_t worker) const {
   const auto found = by_worker.find(worker);
   return found == by_worker.end() ? all : found->second;
-}
-
-bool StreamChoice::IsEmpty() const {
-  return all == Streams{} && std::ranges::all_of(by_worker, [](const auto& entry) {
-           return entry.second == Streams{};
-         });
 }
 
 StreamPlan PlanStreams(const StreamOptions& options, size_t worker) {

@@ -24,7 +24,6 @@ struct StreamChoice {
   std::map<size_t, Streams> by_worker{};
 
   Streams Of(size_t worker) const;
-  bool IsEmpty() const;
   bool operator==(const StreamChoice&) const = default;
 };
 

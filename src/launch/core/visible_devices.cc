@@ -1,9 +1,11 @@
 #include "launch/core/visible_devices.h"
 
 #include <algorithm>
-#include <limits>
-#include <numeric>
+#include <charconv>
+#include <cstdint>
+#include <set>
 #include <string_view>
+#include <system_error>
 
 #include "base/parse.h"
 #include "base/text.h"
@@ -29,30 +31,22 @@ struct Entry {
 std::optional<size_t> LeadingNumber(std::string_view text) {
   const bool negative = text.starts_with('-');
   if (negative || text.starts_with('+')) text.remove_prefix(1);
-  constexpr size_t kLargest = std::numeric_limits<size_t>::max();
-  std::optional<size_t> number;
-  for (const char c : text) {
-    if (c < '0' || c > '9') break;
-    const size_t digit = static_cast<size_t>(c - '0');
-    const size_t before = number.value_or(0);
-    // No node has so many devices: all numbers that do not fit are alike.
-    number = before > (kLargest - digit) / 10 ? kLargest : 10 * before + digit;
-  }
-  if (negative && number != size_t{0}) return std::nullopt;
+  size_t number = 0;
+  const auto failure = std::from_chars(text.data(), text.data() + text.size(), number).ec;
+  // No node has so many devices: all numbers that do not fit are alike.
+  if (failure == std::errc::result_out_of_range) number = SIZE_MAX;
+  if (failure == std::errc::invalid_argument || (negative && number != 0)) return std::nullopt;
   return number;
 }
 
 std::optional<Entry> ReadEntry(std::string_view text, Spelling spelling) {
+  const bool may_be_number = spelling == Spelling::kNumbers || spelling == Spelling::kEither;
   // Blanks around a number are ignored; around a UUID they are part of it.
-  if (spelling == Spelling::kNumbers || spelling == Spelling::kEither) text = Trim(text);
-  if (text.starts_with(spelling == Spelling::kParts ? kPartPrefix : kUuidPrefix)) {
-    if (spelling == Spelling::kNumbers) return std::nullopt;
-    return Entry{.uuid = text};
-  }
-  if (spelling == Spelling::kUuids || spelling == Spelling::kParts) return std::nullopt;
-  const std::optional<size_t> number = LeadingNumber(text);
-  if (!number) return std::nullopt;
-  return Entry{.number = *number};
+  if (may_be_number) text = Trim(text);
+  const bool is_uuid = text.starts_with(spelling == Spelling::kParts ? kPartPrefix : kUuidPrefix);
+  if (is_uuid && spelling != Spelling::kNumbers) return Entry{.uuid = text};
+  const std::optional<size_t> number = may_be_number ? LeadingNumber(text) : std::nullopt;
+  return number ? std::optional(Entry{.number = *number}) : std::nullopt;
 }
 
 // Reads up to the first entry that cannot be read.
@@ -66,18 +60,11 @@ std::vector<Entry> ReadEntries(std::string_view text, Spelling spelling) {
   return entries;
 }
 
-std::optional<size_t> IndexOf(const Entry& entry, const DeviceList& devices) {
-  if (entry.uuid.empty()) {
-    if (entry.number >= devices.uuids.size()) return std::nullopt;
-    return entry.number;
-  }
-  std::optional<size_t> found;
-  for (size_t i = 0; i < devices.uuids.size(); ++i) {
-    if (!devices.uuids[i].starts_with(entry.uuid)) continue;
-    if (found) return std::nullopt;  // It could be either.
-    found = i;
-  }
-  return found;
+const Gpu* Find(const Entry& entry, const Gpus& all) {
+  if (entry.uuid.empty()) return entry.number < all.size() ? &all[entry.number] : nullptr;
+  const auto is_it = [&](const Gpu& gpu) { return gpu.uuid.starts_with(entry.uuid); };
+  // Where there are two, it could be either.
+  return std::ranges::count_if(all, is_it) == 1 ? &*std::ranges::find_if(all, is_it) : nullptr;
 }
 
 bool HasRepeat(const std::vector<Entry>& entries) {
@@ -87,49 +74,36 @@ bool HasRepeat(const std::vector<Entry>& entries) {
   return false;
 }
 
-std::vector<size_t> Chosen(std::string_view text, Spelling spelling, const DeviceList& devices) {
+Gpus Chosen(std::string_view text, Spelling spelling, const Gpus& all) {
   const std::vector<Entry> entries = ReadEntries(text, spelling);
   // A repeated entry is a mistake, even after an entry that ends the list.
   if (HasRepeat(entries)) return {};
-  std::vector<size_t> indices;
+  std::set<const Gpu*> seen;
+  Gpus chosen;
   for (const Entry& entry : entries) {
-    const std::optional<size_t> index = IndexOf(entry, devices);
-    if (!index) break;
-    // Two spellings of one device.
-    if (std::find(indices.begin(), indices.end(), *index) != indices.end()) return {};
-    indices.push_back(*index);
+    const Gpu* const gpu = Find(entry, all);
+    if (gpu == nullptr) break;
+    if (!seen.insert(gpu).second) return {};  // Two spellings of one device.
+    chosen.push_back(*gpu);
   }
-  return indices;
-}
-
-std::vector<size_t> All(const DeviceList& devices) {
-  std::vector<size_t> indices(devices.uuids.size());
-  std::iota(indices.begin(), indices.end(), size_t{0});
-  return indices;
+  return chosen;
 }
 
 }  // namespace
 
-VisibleDevices CudaVisible(const std::optional<std::string>& variable, const DeviceList& devices) {
-  if (!variable) return {.indices = All(devices)};
+VisibleDevices CudaVisible(const std::optional<std::string>& variable, const Gpus& all) {
+  if (!variable) return {.gpus = all};
   if (variable->starts_with(kPartPrefix))
     return {.ask_driver = !HasRepeat(ReadEntries(*variable, Spelling::kParts))};
   // The beginning of the list determines the spelling of all entries.
   const bool uuids = variable->starts_with(kUuidPrefix);
-  return {.indices = Chosen(*variable, uuids ? Spelling::kUuids : Spelling::kNumbers, devices)};
+  return {.gpus = Chosen(*variable, uuids ? Spelling::kUuids : Spelling::kNumbers, all)};
 }
 
-VisibleDevices RocmVisible(const RocmVariables& variables, const DeviceList& devices) {
-  const std::vector<size_t> first =
-      variables.rocr ? Chosen(*variables.rocr, Spelling::kEither, devices) : All(devices);
+Gpus RocmVisible(const RocmVariables& variables, const Gpus& all) {
+  const Gpus first = variables.rocr ? Chosen(*variables.rocr, Spelling::kEither, all) : all;
   const std::optional<std::string>& second = variables.hip ? variables.hip : variables.cuda;
-  if (!second) return {.indices = first};
-  DeviceList left;
-  for (const size_t index : first) left.uuids.push_back(devices.uuids[index]);
-  VisibleDevices visible;
-  for (const size_t index : Chosen(*second, Spelling::kEither, left))
-    visible.indices.push_back(first[index]);
-  return visible;
+  return second ? Chosen(*second, Spelling::kEither, first) : first;
 }
 
 Result<std::string> OnlyDeviceOf(size_t worker, const std::optional<std::string>& visible) {

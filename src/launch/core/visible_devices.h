@@ -11,13 +11,17 @@
 
 namespace muster {
 
-/// A node's devices in their driver's order, "GPU-8d2a...": an empty text if it is not known.
-struct DeviceList {
-  std::vector<std::string> uuids{};
+struct Gpu {
+  std::string uuid{};  ///< "GPU-8d2a..."; may be empty, as the driver does not always report it.
+  std::string pci{};   ///< "0000:3b:00.0", as the kernel names its folder; likewise.
+
+  bool operator==(const Gpu&) const = default;
 };
+/// In the order of their driver, or of the workers that see them.
+using Gpus = std::vector<Gpu>;
 
 struct VisibleDevices {
-  std::vector<size_t> indices{};  ///< Into the list, in the workers' order; this many are visible.
+  Gpus gpus{};
   bool ask_driver = false;  ///< Parts of devices (MIG) are named, which only the driver knows.
 
   bool operator==(const VisibleDevices&) const = default;
@@ -25,7 +29,7 @@ struct VisibleDevices {
 
 /// Through CUDA_VISIBLE_DEVICES. Not set: all of them. Numbers, or UUIDs and their beginnings, are
 /// used up to the first one that names no device; if a device is named twice, none is visible.
-VisibleDevices CudaVisible(const std::optional<std::string>& variable, const DeviceList& devices);
+VisibleDevices CudaVisible(const std::optional<std::string>& variable, const Gpus& all);
 
 struct RocmVariables {
   std::optional<std::string> rocr{};  ///< ROCR_VISIBLE_DEVICES
@@ -35,8 +39,8 @@ struct RocmVariables {
 };
 
 /// The first variable chooses among the devices, and the second among those that it has left. Both
-/// may mix numbers and UUIDs. Never sets ask_driver.
-VisibleDevices RocmVisible(const RocmVariables& variables, const DeviceList& devices);
+/// may mix numbers and UUIDs.
+Gpus RocmVisible(const RocmVariables& variables, const Gpus& all);
 
 /// The only device that a worker is to see: its entry in CUDA_VISIBLE_DEVICES, or its own number
 /// where that is not set. kInvalid: the list is too short.

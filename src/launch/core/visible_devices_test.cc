@@ -9,16 +9,28 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-const DeviceList kEight{{"GPU-aa00", "GPU-aa11", "GPU-bb22", "GPU-cc33", "GPU-dd44", "GPU-ee55",
-                         "GPU-ff66", "GPU-ff77"}};
+const Gpus kEight{{"GPU-aa00", "0"}, {"GPU-aa11", "1"}, {"GPU-bb22", "2"}, {"GPU-cc33", "3"},
+                  {"GPU-dd44", "4"}, {"GPU-ee55", "5"}, {"GPU-ff66", "6"}, {"GPU-ff77", "7"}};
+const Gpus kOneWithoutUuid{{"", "0"}, {"GPU-aa", "1"}};
 
-std::vector<size_t> Cuda(const std::string& variable) {
-  return CudaVisible(variable, kEight).indices;
+/// Their numbers among all.
+std::vector<int> Numbers(const Gpus& visible) {
+  std::vector<int> numbers;
+  for (const Gpu& gpu : visible) numbers.push_back(std::stoi(gpu.pci));
+  return numbers;
+}
+
+std::vector<int> Cuda(const std::optional<std::string>& variable, const Gpus& all = kEight) {
+  return Numbers(CudaVisible(variable, all).gpus);
+}
+
+std::vector<int> Rocm(const RocmVariables& variables) {
+  return Numbers(RocmVisible(variables, kEight));
 }
 
 TEST(VisibleDevicesTest, WithoutAListAllAreSeen) {
-  EXPECT_THAT(CudaVisible(std::nullopt, kEight).indices, ElementsAre(0, 1, 2, 3, 4, 5, 6, 7));
-  EXPECT_THAT(CudaVisible(std::nullopt, {}).indices, IsEmpty());
+  EXPECT_THAT(Cuda(std::nullopt), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7));
+  EXPECT_THAT(Cuda(std::nullopt, {}), IsEmpty());
 }
 
 TEST(VisibleDevicesTest, Launch147AnEmptyListHidesAllAndARepeatToo) {
@@ -76,8 +88,8 @@ TEST(VisibleDevicesTest, ADeviceNamedTwiceHidesAll) {
 }
 
 TEST(VisibleDevicesTest, ADeviceThatDoesNotSayItsUuidIsNotFoundByOne) {
-  EXPECT_THAT(CudaVisible("GPU-a", {{"", "GPU-aa"}}).indices, ElementsAre(1));
-  EXPECT_THAT(CudaVisible("0", {{"", "GPU-aa"}}).indices, ElementsAre(0));
+  EXPECT_THAT(Cuda("GPU-a", kOneWithoutUuid), ElementsAre(1));
+  EXPECT_THAT(Cuda("0", kOneWithoutUuid), ElementsAre(0));
 }
 
 TEST(VisibleDevicesTest, PartsOfDevicesAreTheDriversBusiness) {
@@ -88,24 +100,24 @@ TEST(VisibleDevicesTest, PartsOfDevicesAreTheDriversBusiness) {
 }
 
 TEST(VisibleDevicesTest, RocmChoosesTwice) {
-  EXPECT_THAT(RocmVisible({}, kEight).indices, ElementsAre(0, 1, 2, 3, 4, 5, 6, 7));
-  EXPECT_THAT(RocmVisible({.rocr = "4,5,6"}, kEight).indices, ElementsAre(4, 5, 6));
-  EXPECT_THAT(RocmVisible({.hip = "1,0"}, kEight).indices, ElementsAre(1, 0));
-  EXPECT_THAT(RocmVisible({.rocr = "4,5,6", .hip = "2,0"}, kEight).indices, ElementsAre(6, 4));
-  EXPECT_THAT(RocmVisible({.rocr = "4,5,6", .hip = "0,5"}, kEight).indices, ElementsAre(4));
-  EXPECT_THAT(RocmVisible({.rocr = ""}, kEight).indices, IsEmpty());
+  EXPECT_THAT(Rocm({}), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7));
+  EXPECT_THAT(Rocm({.rocr = "4,5,6"}), ElementsAre(4, 5, 6));
+  EXPECT_THAT(Rocm({.hip = "1,0"}), ElementsAre(1, 0));
+  EXPECT_THAT(Rocm({.rocr = "4,5,6", .hip = "2,0"}), ElementsAre(6, 4));
+  EXPECT_THAT(Rocm({.rocr = "4,5,6", .hip = "0,5"}), ElementsAre(4));
+  EXPECT_THAT(Rocm({.rocr = ""}), IsEmpty());
 }
 
 TEST(VisibleDevicesTest, RocmReadsTheCudaVariableOnlyWithoutItsOwn) {
-  EXPECT_THAT(RocmVisible({.cuda = "3"}, kEight).indices, ElementsAre(3));
-  EXPECT_THAT(RocmVisible({.hip = "2", .cuda = "3"}, kEight).indices, ElementsAre(2));
-  EXPECT_THAT(RocmVisible({.rocr = "6,7", .cuda = "1"}, kEight).indices, ElementsAre(7));
-  EXPECT_THAT(RocmVisible({.cuda = ""}, kEight).indices, IsEmpty());
+  EXPECT_THAT(Rocm({.cuda = "3"}), ElementsAre(3));
+  EXPECT_THAT(Rocm({.hip = "2", .cuda = "3"}), ElementsAre(2));
+  EXPECT_THAT(Rocm({.rocr = "6,7", .cuda = "1"}), ElementsAre(7));
+  EXPECT_THAT(Rocm({.cuda = ""}), IsEmpty());
 }
 
 TEST(VisibleDevicesTest, RocmMixesNumbersAndUuids) {
-  EXPECT_THAT(RocmVisible({.rocr = "0,GPU-dd44,2"}, kEight).indices, ElementsAre(0, 4, 2));
-  EXPECT_THAT(RocmVisible({.rocr = "4,GPU-dd44"}, kEight).indices, IsEmpty());
+  EXPECT_THAT(Rocm({.rocr = "0,GPU-dd44,2"}), ElementsAre(0, 4, 2));
+  EXPECT_THAT(Rocm({.rocr = "4,GPU-dd44"}), IsEmpty());
 }
 
 }  // namespace

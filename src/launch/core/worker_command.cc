@@ -3,7 +3,7 @@
 #include <string_view>
 
 #include "base/text.h"
-#include "launch/core/substitution.h"
+#include "launch/core/environment.h"
 
 namespace muster {
 

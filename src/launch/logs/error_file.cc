@@ -89,13 +89,15 @@ void ReplaceLoneSurrogates(std::string& text) {
   }
 }
 
-Error Wrong(std::string message) { return {Code::kProtocol, std::move(message)}; }
+template <typename... Pieces>
+Error Wrong(const Pieces&... why) {
+  return Error{Code::kProtocol, Concat(why...)};
+}
 
-/// The value of a key; null if there is none, or if `object` is none.
-const Json* Find(const Json& object, const char* key) {
-  if (!object.is_object()) return nullptr;
-  const auto found = object.find(key);
-  return found == object.end() || found->is_null() ? nullptr : &*found;
+/// The value at a path such as "/message/extraInfo"; null if there is none, or a null.
+const Json* Find(const Json& content, const char* path) {
+  const Json::json_pointer at(path);
+  return content.contains(at) && !content.at(at).is_null() ? &content.at(at) : nullptr;
 }
 
 /// A text as it is, anything else as JSON, so that a message of another type is not lost.
@@ -111,15 +113,6 @@ std::optional<int64_t> SecondsOf(const Json& value) {
   constexpr double kExactMax = 9'007'199'254'740'992.0;  // 2^53
   if (!std::isfinite(seconds) || std::abs(seconds) > kExactMax) return std::nullopt;
   return static_cast<int64_t>(seconds);
-}
-
-void ReadObjectForm(const Json& message, ErrorFile& file) {
-  const Json* const inner = Find(message, "message");
-  const Json* const extra = Find(message, "extraInfo");
-  const Json* const stack = extra == nullptr ? nullptr : Find(*extra, "py_callstack");
-  const Json* const stamp = extra == nullptr ? nullptr : Find(*extra, "timestamp");
-  file.message = stack != nullptr ? TextOf(*stack) : inner != nullptr ? TextOf(*inner) : "<N/A>";
-  if (stamp != nullptr) file.timestamp = SecondsOf(*stamp);
 }
 
 /// Replaces \n, \t, \" and \\ by the characters, so that broken JSON is readable.
@@ -178,19 +171,18 @@ std::optional<int64_t> WholeNumberOf(const Json& value) {
 
 Result<Json> ParseForeignJson(std::string_view bytes, uint64_t bytes_max) {
   if (bytes.size() > bytes_max) {
-    return Wrong(Concat("it is too large: at most ", HumanBytes(bytes_max), " are read"));
+    return Wrong("it is too large: at most ", HumanBytes(bytes_max), " are read");
   }
   if (Trim(bytes).empty()) return Wrong("it is empty");
   if (const size_t nul = bytes.find('\0'); nul != bytes.npos) {
-    return Wrong(Concat("it is no text: byte ", nul, " is zero"));
+    return Wrong("it is no text: byte ", nul, " is zero");
   }
   const Shape shape = ShapeOf(bytes);
   if (shape.deepest > kJsonDepthMax) {
-    return Wrong(
-        Concat("its values are nested ", shape.deepest, " deep, ", kJsonDepthMax, " are allowed"));
+    return Wrong("its values are nested ", shape.deepest, " deep, ", kJsonDepthMax, " are allowed");
   }
   if (shape.values > kJsonValuesMax) {
-    return Wrong(Concat("it has ", shape.values, " values, ", kJsonValuesMax, " are allowed"));
+    return Wrong("it has ", shape.values, " values, ", kJsonValuesMax, " are allowed");
   }
   std::string text = ReplaceInvalidUtf8(bytes);
   ReplaceLoneSurrogates(text);
@@ -198,10 +190,10 @@ Result<Json> ParseForeignJson(std::string_view bytes, uint64_t bytes_max) {
     return Json::parse(text);
   } catch (const Json::parse_error& error) {
     if (error.byte > text.size()) {
-      return Wrong(Concat("it ends in the middle, after ", HumanBytes(bytes.size()),
-                          ": its writer was stopped, or the disk is full"));
+      return Wrong("it ends in the middle, after ", HumanBytes(bytes.size()),
+                   ": its writer was stopped, or the disk is full");
     }
-    return Wrong(Concat("it is no JSON from byte ", error.byte, " on"));
+    return Wrong("it is no JSON from byte ", error.byte, " on");
   } catch (const Json::exception&) {
     return Wrong("it has a number that is too large");
   }
@@ -209,25 +201,23 @@ Result<Json> ParseForeignJson(std::string_view bytes, uint64_t bytes_max) {
 
 Result<ErrorFile> ParseErrorFile(std::string_view bytes) {
   MUSTER_TRY(Json content, ParseForeignJson(bytes, kErrorFileBytesMax));
-  const Json* const message = Find(content, "message");
+  const Json* const message = Find(content, "/message");
   if (!content.is_object() || message == nullptr) {
-    return Wrong(Concat("it is JSON, but ", content.is_object() ? "has no \"message\""
-                                                                : "no object with a \"message\""));
+    return Wrong("it is JSON, but ",
+                 content.is_object() ? "has no \"message\"" : "no object with a \"message\"");
   }
   if (!message->is_object() && !message->is_string()) {
-    return Wrong(Concat("its \"message\" is of type ", std::string_view(message->type_name()),
-                        "; an object or a text is expected"));
+    return Wrong("its \"message\" is of type ", std::string_view(message->type_name()),
+                 "; an object or a text is expected");
   }
-  ErrorFile file;
-  if (message->is_string()) {
-    file.is_text = true;
-    file.message = message->get<std::string>();
-    if (const Json* stamp = Find(content, "timestamp")) file.timestamp = SecondsOf(*stamp);
-  } else {
-    ReadObjectForm(*message, file);
-  }
+  ErrorFile file{.bytes = std::string(bytes), .is_text = message->is_string()};
+  const Json* const stack = Find(content, "/message/extraInfo/py_callstack");
+  const Json* const inner = file.is_text ? message : Find(content, "/message/message");
+  file.message = stack != nullptr ? TextOf(*stack) : inner != nullptr ? TextOf(*inner) : "<N/A>";
+  const Json* const stamp =
+      Find(content, file.is_text ? "/timestamp" : "/message/extraInfo/timestamp");
+  if (stamp != nullptr) file.timestamp = SecondsOf(*stamp);
   file.content = std::move(content);
-  file.bytes = bytes;
   return file;
 }
 
@@ -249,9 +239,8 @@ std::string ReadablePart(std::string_view bytes) {
 
 Result<ReadFile> ReadErrorFile(const std::string& path) {
   const OwnedFd file(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
-  if (!file.is_open()) return FileError(path, "cannot be read");
   struct stat facts = {};
-  if (fstat(file.get(), &facts) != 0) return FileError(path, "cannot be read");
+  if (!file.is_open() || fstat(file.get(), &facts) != 0) return FileError(path, "cannot be read");
   if (!S_ISREG(facts.st_mode)) {
     return Error{Code::kInvalid, Concat(Printable(path, 1024), " is not a regular file")};
   }
@@ -261,16 +250,15 @@ Result<ReadFile> ReadErrorFile(const std::string& path) {
                                          std::chrono::nanoseconds(facts.st_mtim.tv_nsec)};
 }
 
-std::optional<ErrorFile> AddErrorFile(const std::string& path, WallTime signalled_at,
-                                      FailureRecord& record) {
+void AddErrorFile(const std::string& path, WallTime signalled_at, FailureRecord& record) {
   const Result<ReadFile> read = ReadErrorFile(path);
-  if (!read && read.error().code == Code::kNotFound) return std::nullopt;
+  if (!read && read.error().code == Code::kNotFound) return;
   record.error_file = path;
   if (!read) {
     record.message = read.error().message;
-    return std::nullopt;
+    return;
   }
-  Result<ErrorFile> file = ParseErrorFile(read->bytes);
+  const Result<ErrorFile> file = ParseErrorFile(read->bytes);
   record.error_time = ErrorTime(read->written, file ? file->timestamp : std::nullopt);
   // By the clock of the file system: the timestamp in the file may be wrong.
   if (read->written + kTickMax < signalled_at) record.was_signalled = false;
@@ -279,12 +267,11 @@ std::optional<ErrorFile> AddErrorFile(const std::string& path, WallTime signalle
     record.message = Concat("the error file cannot be understood: ", file.error().message,
                             part.empty() ? "" : "; it begins:\n", part);
     record.is_trace = true;
-    return std::nullopt;
+    return;
   }
   record.message = file->message;
   record.is_trace = !file->is_text;
   if (file->timestamp) record.time_seconds = *file->timestamp;
-  return std::move(file).value();
 }
 
 std::string WithErrorCode(const ErrorFile& file, ExitCode code) {
@@ -294,8 +281,11 @@ std::string WithErrorCode(const ErrorFile& file, ExitCode code) {
   return content.dump(-1, ' ', true, Json::error_handler_t::replace);
 }
 
-Status CopyErrorFile(const ErrorFile& file, ExitCode code, const std::string& to) {
-  return WriteWhole(to, WithErrorCode(file, code));
+Status CopyErrorFile(const std::string& from, ExitCode code, const std::string& to) {
+  const Result<ReadFile> read = ReadErrorFile(from);
+  if (!read) return Ok();
+  const Result<ErrorFile> file = ParseErrorFile(read->bytes);
+  return file ? WriteWhole(to, WithErrorCode(*file, code)) : Ok();
 }
 
 std::string OwnErrorFile(std::string_view type, std::string_view text, WallTime now) {

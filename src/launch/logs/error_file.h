@@ -64,17 +64,16 @@ Result<ReadFile> ReadErrorFile(const std::string& path);
 
 /// Adds the error file at `path` to the record of its worker: file, message and times. For a file
 /// that cannot be parsed, the message has its readable part. No file: nothing is changed. A worker
-/// that wrote it before `signalled_at` had failed by itself. Returns the file, if it was parsed,
-/// for CopyErrorFile().
-std::optional<ErrorFile> AddErrorFile(const std::string& path, WallTime signalled_at,
-                                      FailureRecord& record);
+/// that wrote it before `signalled_at` had failed by itself.
+void AddErrorFile(const std::string& path, WallTime signalled_at, FailureRecord& record);
 
 /// The file's content with the worker's code as `message.errorCode`; of the text form, and for code
 /// 0, as it is.
 std::string WithErrorCode(const ErrorFile& file, ExitCode code);
 
-/// Writes WithErrorCode() for the parent of this launcher. As WriteWhole().
-Status CopyErrorFile(const ErrorFile& file, ExitCode code, const std::string& to);
+/// Writes WithErrorCode() of the file `from` for the parent of this launcher. As WriteWhole(). A
+/// file that cannot be parsed is not copied.
+Status CopyErrorFile(const std::string& from, ExitCode code, const std::string& to);
 
 /// The object form for a failure of the launcher itself: type "SignalException" and a text.
 std::string OwnErrorFile(std::string_view type, std::string_view text, WallTime now);

@@ -223,7 +223,7 @@ TEST(AddErrorFileTest, Launch085_ATraceIsShownIndentedWithThePathOfItsFile) {
   const std::string path = folder.File("error.json");
   WriteFile(path, kObjectForm);
   FailureRecord record{.host = "h", .code = 1, .time_seconds = 5};
-  EXPECT_TRUE(AddErrorFile(path, kNoon, record).has_value());
+  AddErrorFile(path, kNoon, record);
   EXPECT_EQ(record.time_seconds, 1769851230);
   const std::string report =
       FailureReport("t.py", std::vector{record}, 0, [](int64_t) { return "now"; });
@@ -239,12 +239,11 @@ TEST(AddErrorFileTest, Launch104_ATextIsShownVerbatimAndCopiedUnchanged) {
   const std::string bytes = " {\"timestamp\": 12,\n\"message\": \"a\\n b\\u00e4\", \"x\": 1.50}\n";
   WriteFile(path, bytes);
   FailureRecord record{.code = 1};
-  const std::optional<ErrorFile> file = AddErrorFile(path, kNoon, record);
-  ASSERT_TRUE(file.has_value());
+  AddErrorFile(path, kNoon, record);
   const std::string report =
       FailureReport("t.py", std::vector{record}, 0, [](int64_t) { return "now"; });
   EXPECT_THAT(report, HasSubstr("  traceback : a\n b\xc3\xa4\n="));
-  ASSERT_TRUE(CopyErrorFile(*file, 1, folder.File("copy")).has_value());
+  ASSERT_TRUE(CopyErrorFile(path, 1, folder.File("copy")).has_value());
   EXPECT_EQ(ReadFile(folder.File("copy")), bytes);
 }
 
@@ -253,7 +252,7 @@ TEST(AddErrorFileTest, Launch106_ATruncatedFileIsReportedWithWhatItTells) {
   const std::string path = folder.File("error.json");
   WriteFile(path, kObjectForm.substr(0, 60));
   FailureRecord record{.code = 1, .time_seconds = 5};
-  EXPECT_FALSE(AddErrorFile(path, kNoon, record).has_value());
+  AddErrorFile(path, kNoon, record);
   EXPECT_EQ(record.error_file, path);
   EXPECT_EQ(record.time_seconds, 5);
   const std::string report =
@@ -267,7 +266,7 @@ TEST(AddErrorFileTest, Launch106_ATruncatedFileIsReportedWithWhatItTells) {
 TEST(AddErrorFileTest, WithoutAFileNothingChanges) {
   const TempDir folder;
   FailureRecord record{.code = 1, .time_seconds = 5};
-  EXPECT_FALSE(AddErrorFile(folder.File("error.json"), kNoon, record).has_value());
+  AddErrorFile(folder.File("error.json"), kNoon, record);
   EXPECT_EQ(record, (FailureRecord{.code = 1, .time_seconds = 5}));
 }
 
@@ -313,18 +312,29 @@ TEST(AddErrorFileTest, WhoWroteItBeforeItWasToldToEndIsNoVictim) {
 TEST(AddErrorFileTest, SomethingElseInItsPlaceIsTold) {
   const TempDir folder;
   FailureRecord record{.code = 1};
-  EXPECT_FALSE(AddErrorFile(folder.File("."), kNoon, record).has_value());
+  AddErrorFile(folder.File("."), kNoon, record);
   EXPECT_THAT(record.message, HasSubstr("is not a regular file"));
 }
 
 TEST(CopyErrorFileTest, TheObjectFormGetsTheCode) {
   const TempDir folder;
   WriteFile(folder.File("parent.json"), "old");
-  ASSERT_TRUE(CopyErrorFile(Parsed(kObjectForm), -9, folder.File("parent.json")).has_value());
+  WriteFile(folder.File("worker.json"), kObjectForm);
+  ASSERT_TRUE(
+      CopyErrorFile(folder.File("worker.json"), -9, folder.File("parent.json")).has_value());
   json expected = json::parse(kObjectForm);
   expected["message"]["errorCode"] = -9;
   EXPECT_EQ(json::parse(ReadFile(folder.File("parent.json"))), expected);
-  EXPECT_THAT(FilesIn(folder), ElementsAre("parent.json"));  // no temporary file is left
+  EXPECT_THAT(FilesIn(folder),
+              ElementsAre("parent.json", "worker.json"));  // no temporary file is left
+}
+
+TEST(CopyErrorFileTest, AFileThatCannotBeParsedIsNotCopied) {
+  const TempDir folder;
+  WriteFile(folder.File("worker.json"), kObjectForm.substr(0, 60));
+  for (const char* from : {"worker.json", "none.json"})
+    EXPECT_TRUE(CopyErrorFile(folder.File(from), 1, folder.File("parent.json"))) << from;
+  EXPECT_THAT(FilesIn(folder), ElementsAre("worker.json"));
 }
 
 TEST(CopyErrorFileTest, ACodeOfZeroIsNotWritten) {

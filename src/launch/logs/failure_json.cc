@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <concepts>
-#include <cstdint>
 #include <ctime>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -77,11 +76,11 @@ void Shorten(std::string& text) {
                 " left out)\n", tail);
 }
 
+/// Empty: outside of all years.
 std::string UtcTime(int64_t seconds) {
   constexpr int64_t kMicroseconds = 1'000'000;
-  constexpr int64_t kLast = static_cast<int64_t>(kWallTimeMax) / kMicroseconds;
-  if (seconds < -kLast || seconds > kLast) return "";  // far outside of all years
-  return UtcText(WallTime{seconds * kMicroseconds}, 0);
+  constexpr int64_t kTooFar = static_cast<int64_t>(kWallTimeMax) / kMicroseconds + 1;
+  return UtcText(WallTime{std::clamp(seconds, -kTooFar, kTooFar) * kMicroseconds}, 0);
 }
 
 OrderedJson ReportObject(const FailureRecord& record) {

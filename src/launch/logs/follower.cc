@@ -5,6 +5,7 @@
 #include <sys/eventfd.h>
 #include <sys/inotify.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,7 +19,6 @@
 #include <utility>
 
 #include "base/text.h"
-#include "launch/logs/console_writer.h"
 #include "os/posix/file_io.h"
 #include "os/posix/forking.h"
 #include "os/posix/system_error.h"
@@ -54,11 +54,94 @@ std::string Colored(const std::string& prefix, size_t worker) {
 }
 
 bool HasOneOf(std::string_view line, const std::vector<std::string>& filters) {
-  return std::any_of(filters.begin(), filters.end(),
-                     [&](const std::string& filter) { return line.find(filter) != line.npos; });
+  return std::ranges::any_of(
+      filters, [&](const std::string& filter) { return line.find(filter) != line.npos; });
 }
 
 }  // namespace
+
+/// Writes lines of many workers to one descriptor, without waiting for its reader.
+///
+/// Complete lines are collected and written together. A write ends at the end of a line, unless one
+/// line is longer than a write may be. A write into a pipe is at most PIPE_BUF bytes, which the
+/// kernel does not mix with those of other processes: lines of workers that write to the same pipe
+/// are not split.
+class ConsoleWriter {
+ public:
+  /// Borrows `fd`, and changes nothing about it: its open file may be a terminal that others share.
+  explicit ConsoleWriter(int fd) : fd_(fd), is_terminal_(isatty(fd) == 1) {
+    struct stat found {};
+    const bool known = fstat(fd, &found) == 0;
+    is_socket_ = known && S_ISSOCK(found.st_mode);
+    may_block_ = known && (S_ISFIFO(found.st_mode) || is_terminal_);
+  }
+  ConsoleWriter(const ConsoleWriter&) = delete;
+  ConsoleWriter& operator=(const ConsoleWriter&) = delete;
+
+  /// Queues a line; adds a line end if it has none. Does nothing once broken.
+  void Add(std::string_view prefix, std::string_view line) {
+    if (broken_ != 0) return;
+    queue_ += prefix;
+    queue_ += line;
+    if (!line.ends_with('\n')) queue_ += '\n';
+  }
+
+  /// Writes as much as can be written now. SIGPIPE must be blocked.
+  void Flush() {
+    while (queued() > 0 && Writable()) {
+      const std::string_view next = NextWrite();
+      const ssize_t count = is_socket_
+                                ? send(fd_, next.data(), next.size(), MSG_DONTWAIT | MSG_NOSIGNAL)
+                                : write(fd_, next.data(), next.size());
+      if (count >= 0) {
+        sent_ += static_cast<size_t>(count);
+      } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+        break;
+      } else if (errno != EINTR) {
+        broken_ = errno;
+        sent_ = queue_.size();
+      }
+    }
+    if (queued() > 0 && sent_ < kQueuedEnough) return;
+    queue_.erase(0, std::exchange(sent_, 0));
+  }
+
+  bool is_terminal() const { return is_terminal_; }
+  /// Whether enough is queued: add nothing until the reader has caught up.
+  bool full() const { return queued() >= kQueuedEnough; }
+  /// Something is queued, and the descriptor takes no more of it now: wait for POLLOUT.
+  bool waiting() const { return queued() > 0; }
+  /// The errno of the write that failed finally; zero: none has.
+  int broken() const { return broken_; }
+
+ private:
+  static constexpr size_t kQueuedEnough = 256 * 1024;
+
+  size_t queued() const { return queue_.size() - sent_; }
+
+  // A pipe that is ready has room for PIPE_BUF bytes, so the write that follows does not block. (It
+  // could block if another process was faster. Then it waits for the reader, like any program.)
+  bool Writable() const {
+    pollfd wanted{.fd = fd_, .events = POLLOUT, .revents = 0};
+    return !may_block_ || poll(&wanted, 1, 0) > 0;
+  }
+
+  /// Ends at the last line end within the size of one write.
+  std::string_view NextWrite() const {
+    const size_t size_max = may_block_ ? size_t{PIPE_BUF} : 4 * kQueuedEnough;
+    const std::string_view next = std::string_view(queue_).substr(sent_, size_max);
+    const size_t end = next.rfind('\n');
+    return end == next.npos ? next : next.substr(0, end + 1);
+  }
+
+  const int fd_;
+  const bool is_terminal_;
+  bool is_socket_ = false;
+  bool may_block_ = false;  // A write may wait for a reader: poll first.
+  std::string queue_;
+  size_t sent_ = 0;  // of the queue
+  int broken_ = 0;
+};
 
 /// A file of filtered lines, shared by all files whose lines it takes.
 struct Follower::Duplicate {
@@ -116,10 +199,7 @@ Follower::Follower(FollowerOptions options, OwnedFd wake, OwnedFd inotify)
       buffer_(kLineBytesMax + kBlockBytes, '\0') {}
 
 Follower::~Follower() {
-  {
-    const std::lock_guard lock(mutex_);
-    stop_ = true;
-  }
+  stop_ = true;
   Wake();
   if (thread_.joinable()) thread_.join();
 }
@@ -170,10 +250,7 @@ void Follower::Settle() {
 
 void Follower::Finish() {
   Settle();
-  {
-    const std::lock_guard lock(mutex_);
-    finish_ = true;
-  }
+  finish_ = true;
   Wake();
   if (thread_.joinable()) thread_.join();
 }
@@ -195,8 +272,8 @@ void Follower::Run() {
       if (file->held && !file->console->full()) growth = Growth::kMore;
     }
     std::erase_if(files_, [](const auto& file) { return file->done; });
-    const bool waiting = std::any_of(consoles_.begin(), consoles_.end(),
-                                     [](const auto& console) { return console.second->waiting(); });
+    const bool waiting = std::ranges::any_of(
+        consoles_, [](const auto& console) { return console.second->waiting(); });
     if (finishing_ && files_.empty() && !waiting) return;
     Wait(growth);
   }

@@ -15,6 +15,7 @@
 // are lost.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <map>
 #include <memory>
@@ -108,8 +109,8 @@ class Follower {
   std::vector<std::unique_ptr<File>> arrivals_;
   std::map<std::string, std::weak_ptr<Duplicate>> duplicates_;  // by path
   bool settle_ = false;  // The files that the thread has already.
-  bool finish_ = false;
-  bool stop_ = false;
+  std::atomic<bool> finish_ = false;
+  std::atomic<bool> stop_ = false;
 
   // The thread's own.
   std::vector<std::unique_ptr<File>> files_;

@@ -13,39 +13,22 @@
 
 namespace muster {
 
-namespace {
-
-struct Tail {
-  std::string bytes{};
-  bool cut = false;  ///< There are more bytes before.
-};
-
-Tail ReadTail(int fd, size_t bytes_max) {
-  struct stat found {};
-  if (fstat(fd, &found) != 0 || !S_ISREG(found.st_mode)) return {};
-  const auto size = static_cast<uint64_t>(found.st_size);
-  const uint64_t skipped = size > bytes_max ? size - bytes_max : 0;
-  Tail tail{.bytes = std::string(static_cast<size_t>(size - skipped), '\0'), .cut = skipped > 0};
-  const ssize_t count = ReadAt(fd, tail.bytes.data(), tail.bytes.size(), skipped);
-  tail.bytes.resize(static_cast<size_t>(std::max<ssize_t>(count, 0)));
-  return tail;
-}
-
-}  // namespace
-
 std::vector<std::string> LastLines(const std::string& path, const LastLinesLimits& limits) {
   // O_NONBLOCK: a worker may have replaced the file by a FIFO, on which the report must not hang.
   const OwnedFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  if (!file.is_open()) return {};
-  const Tail tail = ReadTail(file.get(), limits.bytes_max);
+  struct stat found {};
+  if (!file.is_open() || fstat(file.get(), &found) != 0 || !S_ISREG(found.st_mode)) return {};
+  const auto size = static_cast<size_t>(found.st_size);
+  std::string bytes(std::min(size, limits.bytes_max), '\0');
+  const ssize_t count = ReadAt(file.get(), bytes.data(), bytes.size(), size - bytes.size());
 
-  std::string_view rest = tail.bytes;
+  std::string_view rest(bytes.data(), static_cast<size_t>(std::max<ssize_t>(count, 0)));
   while (rest.ends_with('\n') || rest.ends_with('\r')) rest.remove_suffix(1);
   std::vector<std::string> lines;
   while (!rest.empty() && lines.size() < limits.lines_max) {
     const size_t end = rest.rfind('\n');
     const bool first = end == rest.npos;
-    const bool incomplete = first && tail.cut;
+    const bool incomplete = first && bytes.size() < size;
     // Half a line is worth showing only if it is all there is.
     if (incomplete && !lines.empty()) break;
     lines.push_back(Concat(incomplete ? "..." : "",

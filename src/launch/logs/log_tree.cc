@@ -6,11 +6,9 @@
 
 #include <cerrno>
 #include <filesystem>
-#include <string_view>
 #include <system_error>
 
 #include "base/prng.h"
-#include "base/text.h"
 #include "os/posix/owned_fd.h"
 #include "os/posix/system_error.h"
 
@@ -70,20 +68,14 @@ Status MakeFile(const std::string& path) {
   return file.is_open() ? Ok() : Status(Refused("create the log", path, errno));
 }
 
-bool Exists(const std::string& path) {
-  struct stat found {};
-  return lstat(path.c_str(), &found) == 0;
-}
-
 /// Makes room for a new `path`: an existing one is renamed to path.1, or path.2 if that exists.
 Status PutAside(const std::string& path) {
-  if (!Exists(path)) return Ok();
-  for (int64_t number = 1;; ++number) {
-    const std::string aside = Concat(path, '.', number);
-    if (Exists(aside)) continue;
-    if (rename(path.c_str(), aside.c_str()) == 0) return Ok();
-    return Refused("put aside the earlier logs in", path, errno);
-  }
+  struct stat found {};
+  std::string aside = path;
+  for (int64_t number = 1; lstat(aside.c_str(), &found) == 0; ++number)
+    aside = Concat(path, '.', number);
+  if (aside == path || rename(path.c_str(), aside.c_str()) == 0) return Ok();
+  return Refused("put aside the earlier logs in", path, errno);
 }
 
 }  // namespace

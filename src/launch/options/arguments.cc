@@ -41,23 +41,53 @@ Status CheckChoice(const ArgumentSpec& spec, std::string_view text) {
                                       ", not '", Printable(text), "'")};
 }
 
-/// What one word before the script is.
+/// What one word before the script is: an option, or else plain.
 struct Word {
-  enum class Kind { kPlain, kOption, kUnknown, kAmbiguous };
-
-  Kind kind = Kind::kPlain;
   const ArgumentSpec* spec = nullptr;
   bool by_letter = false;
   bool equals = false;                            // "-t=3", and not "-t3".
   std::optional<std::string_view> attached = {};  // "3", or more letters.
-  std::vector<std::string> candidates = {};       // of an ambiguous one
+  std::vector<std::string> candidates = {};       // Several: an ambiguous abbreviation.
+  bool is_unknown = false;                        // It looks like an option, and there is none.
+
+  bool IsPlain() const { return spec == nullptr && !is_unknown; }
 };
 
 class Reader {
  public:
-  Reader(std::span<const ArgumentSpec> specs, std::span<const std::string> words);
+  Reader(std::span<const ArgumentSpec> specs, std::span<const std::string> words) : words_(words) {
+    for (const ArgumentSpec& spec : specs) {
+      const std::string dashed = Concat("--", spec.name);
+      std::string underscored = dashed;
+      std::replace(underscored.begin() + 2, underscored.end(), '-', '_');
+      if (spec.letter != 0) spellings_.push_back({Concat('-', spec.letter), &spec});
+      spellings_.push_back({dashed, &spec});
+      if (underscored != dashed) spellings_.push_back({underscored, &spec});
+    }
+  }
 
-  Result<CommandLine> Read();
+  Result<CommandLine> Read() {
+    while (at_ < words_.size() && !line_.script) {
+      const std::string& text = words_[at_];
+      const Word word = Classify(text);
+      if (word.candidates.size() > 1) {
+        return Error{Code::kInvalid, Concat("'", Printable(text), "' may be any of ",
+                                            ListOf(word.candidates, 8), ": write more of it")};
+      }
+      if (word.IsPlain()) {
+        TakeScript();
+        continue;
+      }
+      ++at_;
+      // Reported at the end, so that --help after it still works.
+      if (word.is_unknown && !unknown_) unknown_ = text;
+      if (!word.is_unknown) MUSTER_CHECK_OK(TakeOption(word));
+      if (line_.help) return std::move(line_);
+    }
+    if (!unknown_) return std::move(line_);
+    return Error{Code::kInvalid, Concat("there is no option '", Printable(*unknown_),
+                                        "'; options of the script come after the script")};
+  }
 
  private:
   struct Spelling {
@@ -65,15 +95,94 @@ class Reader {
     const ArgumentSpec* spec;
   };
 
-  const ArgumentSpec* Exactly(std::string_view text) const;
+  const ArgumentSpec* Exactly(std::string_view text) const {
+    const auto found = std::ranges::find(spellings_, text, &Spelling::text);
+    return found == spellings_.end() ? nullptr : found->spec;
+  }
+
+  Word Classify(std::string_view word) const {
+    if (word.size() < 2 || word[0] != '-' || word == "--") return {};
+    Word found{.spec = Exactly(word), .by_letter = word[1] != '-'};
+    if (found.spec) return found;
+    const size_t equals = word.find('=');
+    const std::string_view head = word.substr(0, equals);
+    found.spec = Exactly(head);
+    if (!found.spec && found.by_letter) {
+      found.spec = Exactly(word.substr(0, 2));
+      found.attached = word.substr(2);
+    } else if (equals != word.npos) {
+      found.equals = true;
+      found.attached = word.substr(equals + 1);
+    }
+    for (const bool ours : {false, true}) {
+      if (!found.by_letter && !found.spec) Abbreviate(head, ours, found);
+    }
+    // These cannot be options: a number, or several words in quotes.
+    const bool is_value = IsNegativeNumber(word) || word.find(' ') != word.npos;
+    found.is_unknown = !found.spec && !is_value;
+    return found;
+  }
+
   /// Adds the options that begin so.
-  void Abbreviated(std::string_view text, bool ours, Word& word) const;
-  Word Classify(std::string_view word) const;
+  void Abbreviate(std::string_view text, bool ours, Word& word) const {
+    for (const Spelling& spelling : spellings_) {
+      if (spelling.spec->ours != ours || !spelling.text.starts_with(text)) continue;
+      word.spec = spelling.spec;
+      word.candidates.push_back(spelling.text);
+    }
+  }
+
   /// The options of one word, and of the next if that is the value.
-  Status TakeOption(Word option);
-  Status TakeValue(const ArgumentSpec& spec, std::string_view text);
-  Status TakeNextAsValue(const ArgumentSpec& spec);
-  void TakeScript();
+  Status TakeOption(const Word& option) {
+    const ArgumentSpec* spec = option.spec;
+    std::optional<std::string_view> attached = option.attached;
+    bool equals = option.equals;
+    while (true) {
+      if (TakesValue(*spec)) return attached ? TakeValue(*spec, *attached) : TakeNextAsValue(*spec);
+      // "-mt3": the letters after a flag are options of their own.
+      const bool more = option.by_letter && attached && !attached->empty() && !equals;
+      const ArgumentSpec* next = more ? Exactly(Concat('-', attached->front())) : nullptr;
+      if (attached && !next) {
+        return Error{Code::kInvalid, Concat(NameOf(*spec), " takes no value, but '",
+                                            Printable(*attached), "' came with it")};
+      }
+      line_.help = spec->kind == Kind::kHelp;
+      if (line_.help) return Ok();
+      line_.given.insert_or_assign(std::string(spec->name), std::string());
+      if (!next) return Ok();
+      spec = next;
+      attached->remove_prefix(1);
+      equals = attached->starts_with('=');
+      if (equals) attached->remove_prefix(1);
+      if (attached->empty() && !equals) attached.reset();
+    }
+  }
+
+  Status TakeNextAsValue(const ArgumentSpec& spec) {
+    if (at_ == words_.size()) return Error{Code::kInvalid, Concat(NameOf(spec), " needs a value")};
+    const std::string& next = words_[at_];
+    if (next != "--" && Classify(next).IsPlain()) return TakeValue(spec, words_[at_++]);
+    return Error{Code::kInvalid, Concat(NameOf(spec), " needs a value, and '", Printable(next),
+                                        "' looks like an option: write --", spec.name,
+                                        "=VALUE for one that begins with '-'")};
+  }
+
+  Status TakeValue(const ArgumentSpec& spec, std::string_view text) {
+    MUSTER_CHECK_OK(CheckKind(spec, NameOf(spec), text));
+    MUSTER_CHECK_OK(CheckChoice(spec, text));
+    line_.given.insert_or_assign(std::string(spec.name), std::string(text));
+    return Ok();
+  }
+
+  void TakeScript() {
+    const bool divided = words_[at_] == "--";
+    if (divided) ++at_;
+    if (at_ == words_.size()) return;
+    line_.script = words_[at_++];
+    // One "--" is the separator, on either side of the script; all others belong to the script.
+    if (!divided && at_ < words_.size() && words_[at_] == "--") ++at_;
+    line_.rest.assign(words_.begin() + static_cast<ptrdiff_t>(at_), words_.end());
+  }
 
   const std::span<const std::string> words_;
   std::vector<Spelling> spellings_;
@@ -81,142 +190,6 @@ class Reader {
   std::optional<std::string> unknown_;
   CommandLine line_;
 };
-
-Reader::Reader(std::span<const ArgumentSpec> specs, std::span<const std::string> words)
-    : words_(words) {
-  for (const ArgumentSpec& spec : specs) {
-    const std::string dashed = Concat("--", spec.name);
-    std::string underscored = dashed;
-    std::replace(underscored.begin() + 2, underscored.end(), '-', '_');
-    if (spec.letter != 0) spellings_.push_back({Concat('-', spec.letter), &spec});
-    spellings_.push_back({dashed, &spec});
-    if (underscored != dashed) spellings_.push_back({underscored, &spec});
-  }
-}
-
-const ArgumentSpec* Reader::Exactly(std::string_view text) const {
-  for (const Spelling& spelling : spellings_) {
-    if (spelling.text == text) return spelling.spec;
-  }
-  return nullptr;
-}
-
-void Reader::Abbreviated(std::string_view text, bool ours, Word& word) const {
-  for (const Spelling& spelling : spellings_) {
-    if (spelling.spec->ours != ours || !spelling.text.starts_with(text)) continue;
-    word.spec = spelling.spec;
-    word.candidates.push_back(spelling.text);
-  }
-  if (word.candidates.size() > 1) word.kind = Word::Kind::kAmbiguous;
-}
-
-Word Reader::Classify(std::string_view word) const {
-  if (word.size() < 2 || word[0] != '-') return {};
-  Word found{.kind = Word::Kind::kOption, .spec = Exactly(word), .by_letter = word[1] != '-'};
-  if (found.spec) return found;
-  const size_t equals = word.find('=');
-  const std::string_view head = word.substr(0, equals);
-  found.spec = Exactly(head);
-  if (!found.spec && found.by_letter) {
-    found.spec = Exactly(word.substr(0, 2));
-    found.attached = word.substr(2);
-  } else if (equals != word.npos) {
-    found.equals = true;
-    found.attached = word.substr(equals + 1);
-  }
-  if (!found.by_letter && !found.spec) Abbreviated(head, false, found);
-  if (!found.by_letter && !found.spec) Abbreviated(head, true, found);
-  if (found.spec) return found;
-  // These cannot be options: a number, or several words in quotes.
-  if (IsNegativeNumber(word) || word.find(' ') != word.npos) return {};
-  return {.kind = Word::Kind::kUnknown};
-}
-
-Status Reader::TakeValue(const ArgumentSpec& spec, std::string_view text) {
-  MUSTER_CHECK_OK(CheckKind(spec, NameOf(spec), text));
-  MUSTER_CHECK_OK(CheckChoice(spec, text));
-  line_.given.insert_or_assign(std::string(spec.name), std::string(text));
-  return Ok();
-}
-
-Status Reader::TakeNextAsValue(const ArgumentSpec& spec) {
-  const bool there = at_ < words_.size() && words_[at_] != "--" &&
-                     Classify(words_[at_]).kind == Word::Kind::kPlain;
-  if (there) return TakeValue(spec, words_[at_++]);
-  return Error{Code::kInvalid,
-               Concat(NameOf(spec), " needs a value",
-                      at_ == words_.size() ? std::string()
-                                           : Concat(", and '", Printable(words_[at_]),
-                                                    "' looks like an option: write --", spec.name,
-                                                    "=VALUE for one that begins with '-'"))};
-}
-
-Status Reader::TakeOption(Word option) {
-  const ArgumentSpec* spec = option.spec;
-  std::optional<std::string_view> attached = option.attached;
-  bool equals = option.equals;
-  while (true) {
-    if (TakesValue(*spec)) return attached ? TakeValue(*spec, *attached) : TakeNextAsValue(*spec);
-    // "-mt3": the letters after a flag are options of their own.
-    const bool more = option.by_letter && attached && !attached->empty() && !equals;
-    const ArgumentSpec* next = more ? Exactly(Concat('-', attached->front())) : nullptr;
-    if (attached && !next) {
-      return Error{Code::kInvalid, Concat(NameOf(*spec), " takes no value, but '",
-                                          Printable(*attached), "' came with it")};
-    }
-    if (spec->kind == Kind::kHelp) {
-      line_.help = true;
-      return Ok();
-    }
-    line_.given.insert_or_assign(std::string(spec->name), std::string());
-    if (!next) return Ok();
-    spec = next;
-    attached->remove_prefix(1);
-    equals = attached->starts_with('=');
-    if (equals) attached->remove_prefix(1);
-    if (attached->empty() && !equals) attached.reset();
-  }
-}
-
-void Reader::TakeScript() {
-  const bool divided = at_ < words_.size() && words_[at_] == "--";
-  if (divided) ++at_;
-  if (at_ == words_.size()) return;
-  line_.script = words_[at_++];
-  // One "--" is the separator, on either side of the script; all others belong to the script.
-  if (!divided && at_ < words_.size() && words_[at_] == "--") ++at_;
-  for (; at_ < words_.size(); ++at_) line_.rest.push_back(words_[at_]);
-}
-
-Result<CommandLine> Reader::Read() {
-  while (at_ < words_.size() && !line_.script) {
-    const std::string& text = words_[at_];
-    const Word word = text == "--" ? Word{} : Classify(text);
-    switch (word.kind) {
-      case Word::Kind::kPlain:
-        TakeScript();
-        break;
-      case Word::Kind::kUnknown:
-        // Reported at the end, so that --help after it still works.
-        if (!unknown_) unknown_ = text;
-        ++at_;
-        break;
-      case Word::Kind::kAmbiguous:
-        return Error{Code::kInvalid, Concat("'", Printable(text), "' may be any of ",
-                                            ListOf(word.candidates, 8), ": write more of it")};
-      case Word::Kind::kOption:
-        ++at_;
-        MUSTER_CHECK_OK(TakeOption(word));
-        if (line_.help) return std::move(line_);
-        break;
-    }
-  }
-  if (unknown_) {
-    return Error{Code::kInvalid, Concat("there is no option '", Printable(*unknown_),
-                                        "'; options of the script come after the script")};
-  }
-  return std::move(line_);
-}
 
 /// In lines of at most `columns`, indented by `indent` blanks; those of the first line exist
 /// already.

@@ -4,7 +4,6 @@
 // The line is: options, then one script, then what belongs to the script.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -27,16 +26,17 @@ struct ArgumentSpec {
   };
 
   std::string_view name;  ///< "node-rank": "--node-rank" and "--node_rank".
-  char letter = 0;        ///< 't': also "-t". 0: none.
   Kind kind = Kind::kText;
+  std::string_view placeholder{};  ///< The name of the value in the help.
+  std::string_view initial{};      ///< The default value.
+  std::string_view help{};         ///< A sentence or two.
+
+  char letter = 0;                    ///< 't': also "-t". 0: none.
   std::string_view choices{};         ///< "spawn,fork": no other value. Empty: any.
-  std::string_view placeholder{};     ///< The name of the value in the help.
-  std::string_view initial{};         ///< The default value.
   bool has_variable = true;           ///< See VariableOf().
   std::string_view older_variable{};  ///< Has the same effect if that one is not set.
   bool ours = false;                  ///< Not torchrun's: never makes an abbreviation ambiguous.
   std::string_view group{};           ///< The help's heading above it; empty: none.
-  std::string_view help{};            ///< A sentence or two.
 };
 
 struct CommandLine {

@@ -1,18 +1,13 @@
 #include "launch/options/launch_options.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <csignal>
-#include <optional>
 #include <utility>
 
 #include "base/assert.h"
 #include "base/parse.h"
 #include "base/text.h"
 #include "base/trim.h"
-#include "launch/core/signals.h"
-#include "launch/options/arguments.h"
 #include "launch/options/rendezvous_keys.h"
 
 namespace muster {
@@ -40,30 +35,35 @@ std::optional<Setting> FromVariable(const ArgumentSpec& spec, const Environment&
 /// Precedence: the command line, the variable, the default of the table.
 class Settings {
  public:
-  Settings(std::span<const ArgumentSpec> specs, const CommandLine& line,
-           const Environment& environment) {
+  /// Values in variables must be of the option's kind, but need not be one of its choices.
+  static Result<Settings> Read(std::span<const ArgumentSpec> specs, const CommandLine& line,
+                               const Environment& environment) {
+    Settings settings;
     for (const ArgumentSpec& spec : specs) {
-      const auto on_line = line.given.find(spec.name);
       Setting setting{std::string(spec.initial), Concat("--", spec.name)};
-      if (on_line == line.given.end()) {
-        setting = FromVariable(spec, environment).value_or(setting);
-      } else {
+      if (const auto on_line = line.given.find(spec.name); on_line != line.given.end()) {
         setting.text = spec.kind == Kind::kFlag ? "1" : on_line->second;
         setting.given = true;
+      } else if (const auto variable = FromVariable(spec, environment)) {
+        setting = *variable;
+        if (setting.source != spec.older_variable)
+          MUSTER_CHECK_OK(CheckKind(spec, setting.source, setting.text));
       }
-      settings_.emplace(spec.name, std::move(setting));
+      settings.settings_.emplace(spec.name, std::move(setting));
     }
+    return settings;
   }
 
   const std::string& Text(std::string_view name) const { return Of(name).text; }
-  /// Of an option that ReadCommandLine() or CheckVariables() has accepted.
+  /// Of an option that is a number.
   int64_t Whole(std::string_view name) const { return *ParseWholeNumber(Text(name)); }
   bool Flag(std::string_view name) const { return Given(name) && Whole(name) != 0; }
   bool Given(std::string_view name) const { return Of(name).given; }
   const std::string& Source(std::string_view name) const { return Of(name).source; }
   /// "--nnodes: " and the reason.
-  Error Wrong(std::string_view name, std::string_view reason) const {
-    return {Code::kInvalid, Concat(Source(name), ": ", reason)};
+  template <typename... Pieces>
+  Error Wrong(std::string_view name, const Pieces&... reason) const {
+    return Error{Code::kInvalid, Concat(Source(name), ": ", reason...)};
   }
   template <typename T>
   Result<T> Parsed(std::string_view name, Result<T> (*parse)(std::string_view)) const {
@@ -81,15 +81,6 @@ class Settings {
   std::map<std::string_view, Setting> settings_;
 };
 
-/// Values in variables must be of the option's kind, but need not be one of its choices.
-Status CheckVariables(std::span<const ArgumentSpec> specs, const Settings& given) {
-  for (const ArgumentSpec& spec : specs) {
-    const std::string& source = given.Source(spec.name);
-    if (source == VariableOf(spec)) MUSTER_CHECK_OK(CheckKind(spec, source, given.Text(spec.name)));
-  }
-  return Ok();
-}
-
 /// Checks the variables of flags first, whether they are used or not.
 Status CheckFlagVariables(std::span<const ArgumentSpec> specs, const Environment& environment) {
   for (const ArgumentSpec& spec : specs) {
@@ -103,13 +94,12 @@ Status CheckFlagVariables(std::span<const ArgumentSpec> specs, const Environment
 
 // --- Their meaning -------------------------------------------------------------------------------
 
-constexpr std::array<std::string_view, 3> kStaticOnly = {"node-rank", "master-addr", "master-port"};
+constexpr std::string_view kStaticOnly[] = {"node-rank", "master-addr", "master-port"};
 constexpr int64_t kWorkersMax = 65536;          // More is a mistake, and would take all memory.
 constexpr int64_t kSecondsMax = 1'000'000'000;  // 31 years, and sums of them still fit.
 
-template <size_t size>
-bool IsOneOf(std::string_view word, const std::string_view (&words)[size]) {
-  return std::find(std::begin(words), std::end(words), word) != std::end(words);
+bool IsOneOf(std::string_view word, std::initializer_list<std::string_view> words) {
+  return std::ranges::find(words, word) != words.end();
 }
 
 /// "k1=v1,k2=v2".
@@ -162,9 +152,9 @@ Status ReadNodes(const Settings& given, LaunchOptions& options) {
   const auto number = ParseWholeNumber(workers);
   if (number ? *number < 1 || *number > kWorkersMax
              : !IsOneOf(workers, {"cpu", "gpu", "xpu", "auto"})) {
-    return given.Wrong("nproc-per-node",
-                       Concat("'", Printable(workers), "' is not a number of workers: write 1 to ",
-                              kWorkersMax, ", or gpu, xpu, cpu or auto"));
+    return given.Wrong("nproc-per-node", "'", Printable(workers),
+                       "' is not a number of workers: write 1 to ", kWorkersMax,
+                       ", or gpu, xpu, cpu or auto");
   }
   options.workers = number ? Concat(*number) : workers;
   options.role = given.Text("role");
@@ -177,18 +167,17 @@ Status ReadNodes(const Settings& given, LaunchOptions& options) {
 }
 
 Status ReadBackend(const Settings& given, LaunchOptions& options) {
-  const bool fixed = std::any_of(kStaticOnly.begin(), kStaticOnly.end(),
-                                 [&](std::string_view name) { return given.Given(name); });
+  const bool fixed =
+      std::ranges::any_of(kStaticOnly, [&](std::string_view name) { return given.Given(name); });
   options.standalone = given.Flag("standalone");
   options.backend = options.standalone            ? "muster"
                     : given.Given("rdzv-backend") ? given.Text("rdzv-backend")
                     : fixed                       ? "static"
                                                   : "muster";
   if (!IsOneOf(options.backend, {"muster", "c10d", "static", "etcd", "etcd-v2"})) {
-    return given.Wrong("rdzv-backend",
-                       Concat("there is no '", Printable(options.backend),
-                              "': write muster, c10d, static, etcd or etcd-v2. Backends that are "
-                              "Python plug-ins cannot be loaded here; use torchrun for those"));
+    return given.Wrong("rdzv-backend", "there is no '", Printable(options.backend),
+                       "': write muster, c10d, static, etcd or etcd-v2. Backends that are "
+                       "Python plug-ins cannot be loaded here; use torchrun for those");
   }
   for (const std::string_view name : kStaticOnly) {
     if (options.backend == "static" || !given.Given(name)) continue;
@@ -205,18 +194,19 @@ Status ReadStatic(const Settings& given, LaunchOptions& options) {
   if (!by_endpoint) {
     const std::string& host = options.master_addr;
     const bool bare6 = host.find(':') != host.npos && !host.starts_with('[');
-    options.endpoint = bare6 ? Concat('[', host, "]:", options.master_port)
-                             : Concat(host, ':', options.master_port);
+    const int64_t port = given.Whole("master-port");
+    options.endpoint = bare6 ? Concat('[', host, "]:", port) : Concat(host, ':', port);
   }
   if (const Status right = CheckEndpoint(options.endpoint, true); !right) {
     return by_endpoint ? given.Wrong("rdzv-endpoint", right.error().message)
                        : given.Wrong("master-addr", right.error().message);
   }
-  if (options.node_rank < 0 || options.node_rank >= options.nodes.max) {
-    return given.Wrong("node-rank", Concat(options.node_rank, " among ", options.nodes.max,
-                                           " nodes; 0 to ", options.nodes.max - 1, " are allowed"));
+  const int64_t rank = given.Whole("node-rank");
+  if (rank < 0 || rank >= options.nodes.max) {
+    return given.Wrong("node-rank", rank, " among ", options.nodes.max, " nodes; 0 to ",
+                       options.nodes.max - 1, " are allowed");
   }
-  options.rendezvous.insert_or_assign("rank", Concat(options.node_rank));
+  options.rendezvous.insert_or_assign("rank", Concat(rank));
   return Ok();
 }
 
@@ -224,8 +214,8 @@ Status ReadStandalone(const Settings& given, LaunchOptions& options) {
   options.endpoint.clear();
   options.run_id.clear();
   if (options.nodes.min > 1) {
-    return given.Wrong("nnodes", Concat("at least ", options.nodes.min,
-                                        " nodes, but --standalone is for a single node"));
+    return given.Wrong("nnodes", "at least ", options.nodes.min,
+                       " nodes, but --standalone is for a single node");
   }
   options.nodes.max = 1;  // No other node can join.
   return Ok();
@@ -237,7 +227,7 @@ Status CheckPasswords(const Settings& given, const LaunchOptions& options) {
     return given.Source(name).starts_with("--");
   };
   if (options.rendezvous.contains("password") && on_command_line("rdzv-conf"))
-    return given.Wrong("rdzv-conf", Concat("password: ", kVisiblePassword));
+    return given.Wrong("rdzv-conf", "password: ", kVisiblePassword);
   if (ShowsPassword(options.endpoint) && on_command_line("rdzv-endpoint"))
     return given.Wrong("rdzv-endpoint", kVisiblePassword);
   return Ok();
@@ -248,8 +238,8 @@ Result<Duration> ReadContactTimeout(const Settings& given, const LaunchOptions& 
   if (found == options.rendezvous.end()) return options.contact_timeout;
   const auto seconds = ParseWholeNumber(found->second);
   if (!seconds || *seconds < 1) {
-    return given.Wrong("rdzv-conf", Concat("contact_timeout='", Printable(found->second),
-                                           "': write a number of seconds above 0"));
+    return given.Wrong("rdzv-conf", "contact_timeout='", Printable(found->second),
+                       "': write a number of seconds above 0");
   }
   return Duration(std::chrono::seconds(std::min(*seconds, kSecondsMax)));
 }
@@ -265,9 +255,7 @@ Status ReadRendezvous(const Settings& given, LaunchOptions& options) {
   options.endpoint = Trim(given.Text("rdzv-endpoint"));
   if (options.backend.starts_with("etcd")) MUSTER_CHECK_OK(CheckPasswords(given, options));
   options.run_id = given.Text("rdzv-id");
-  options.node_rank = given.Whole("node-rank");
   options.master_addr = Trim(given.Text("master-addr"));
-  options.master_port = given.Whole("master-port");
   if (options.standalone) return ReadStandalone(given, options);
   if (options.run_id.empty()) {
     options.warnings.push_back(
@@ -314,13 +302,12 @@ Status ReadProgram(const Settings& given, LaunchPersonality personality, LaunchO
 Status ReadSupervision(const Settings& given, LaunchOptions& options) {
   options.max_restarts = given.Whole("max-restarts");
   if (options.max_restarts < 0) {
-    return given.Wrong("max-restarts", Concat(options.max_restarts, ", allowed: 0 or more"));
+    return given.Wrong("max-restarts", options.max_restarts, ", allowed: 0 or more");
   }
   const double interval = *ParseFraction(given.Text("monitor-interval"));
   if (!(interval > 0) || interval > static_cast<double>(kSecondsMax)) {
-    return given.Wrong("monitor-interval",
-                       Concat("'", Printable(given.Text("monitor-interval")),
-                              "', allowed: above 0 and up to ", kSecondsMax, " seconds"));
+    return given.Wrong("monitor-interval", "'", Printable(given.Text("monitor-interval")),
+                       "', allowed: above 0 and up to ", kSecondsMax, " seconds");
   }
   options.monitor_interval = std::max<Duration>(Duration(std::llround(interval * 1e9)), 1ns);
   MUSTER_TRY(options.shutdown_timeout, given.Parsed("shutdown-timeout", ParseSeconds));
@@ -350,8 +337,8 @@ Status ReadLogs(const Settings& given, LaunchOptions& options) {
   options.event_sink = given.Text("event-log-handler");
   if (!options.event_sink.starts_with("file:") &&
       !IsOneOf(options.event_sink, {"null", "console", "dynamic_rendezvous"})) {
-    return given.Wrong("event-log-handler", Concat("there is no '", Printable(options.event_sink),
-                                                   "': write null, console or file:PATH"));
+    return given.Wrong("event-log-handler", "there is no '", Printable(options.event_sink),
+                       "': write null, console or file:PATH");
   }
   options.failure_report = given.Text("failure-report");
   options.quiet = given.Flag("quiet");
@@ -387,12 +374,11 @@ std::variant<LaunchOptions, LaunchRefusal> ReadLaunchOptions(std::span<const std
   const Result<CommandLine> line = ReadCommandLine(specs, arguments);
   if (!line) return UsageError(line.error().message);
   if (line->help) return LaunchRefusal{.status = 0, .text = LaunchHelp(personality)};
-  const Settings given(specs, *line, environment);
-  const Status typed = CheckVariables(specs, given);
-  if (!typed) return UsageError(typed.error().message);
+  const Result<Settings> given = Settings::Read(specs, *line, environment);
+  if (!given) return UsageError(given.error().message);
   if (!line->script) return UsageError("the script is missing; see --help");
 
-  Result<LaunchOptions> options = ReadAll(given, personality);
+  Result<LaunchOptions> options = ReadAll(*given, personality);
   if (!options) return LaunchRefusal{.status = 1, .text = options.error().message};
   options->command.script = *line->script;
   options->command.arguments = line->rest;

@@ -11,20 +11,31 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <variant>
 #include <vector>
 
-#include "base/result.h"
 #include "base/time.h"
 #include "launch/core/cpu_sets.h"
 #include "launch/core/environment.h"
 #include "launch/core/stream_plan.h"
 #include "launch/core/worker_command.h"
-#include "launch/options/launch_table.h"
+#include "launch/options/arguments.h"
 #include "launch/options/launch_values.h"
 
 namespace muster {
+
+/// torchrun, or the older torch.distributed.launch: that one knows --use-env, and without it puts
+/// each worker's local rank into its command line.
+enum class LaunchPersonality { kRun, kLegacy };
+
+inline constexpr std::string_view kLaunchUsage =
+    "usage: muster run [options] script [arguments of the script]";
+
+/// The options: their names, kinds, defaults and variables.
+std::vector<ArgumentSpec> LaunchTable(LaunchPersonality personality);
+
+/// At most 100 columns wide; ends without a newline.
+std::string LaunchHelp(LaunchPersonality personality = LaunchPersonality::kRun);
 
 struct LaunchOptions {
   // Nodes and workers.
@@ -41,9 +52,7 @@ struct LaunchOptions {
   std::string run_id = "none";     ///< Empty: the caller makes one; a UUID if standalone.
   std::map<std::string, std::string> rendezvous{};  ///< The backend's options.
   bool standalone = false;
-  int64_t node_rank = 0;
   std::string master_addr = "127.0.0.1";
-  int64_t master_port = 29500;
 
   // Supervision.
   int64_t max_restarts = 0;

@@ -55,6 +55,7 @@ Result<StreamChoice> ParseStreams(std::string_view text) {
     if (!mask) return error;
     choice.by_worker[static_cast<size_t>(*ParseWholeNumber(parts[0]))] = *mask;
   }
+  std::erase_if(choice.by_worker, [](const auto& entry) { return entry.second == Streams{}; });
   return choice;
 }
 

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/text.h"
-#include "launch/core/substitution.h"
+#include "launch/core/environment.h"
 #include "launch/core/visible_devices.h"
 
 namespace muster {

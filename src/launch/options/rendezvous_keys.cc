@@ -1,67 +1,31 @@
 #include "launch/options/rendezvous_keys.h"
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <utility>
 #include <vector>
 
+#include "base/parse.h"
 #include "base/text.h"
 
 namespace muster {
 
 namespace {
 
-// The backends that know a key: one bit for each.
-enum Backends : unsigned {
-  kMuster = 1,
-  kC10d = 2,
-  kStatic = 4,
-  kEtcd = 8,
-  kSessions = kMuster | kEtcd,
-  kAll = kMuster | kC10d | kStatic | kEtcd,
-};
-
-constexpr std::array kNames = {
-    std::pair{std::string_view("muster"), kMuster}, std::pair{std::string_view("c10d"), kC10d},
-    std::pair{std::string_view("static"), kStatic}, std::pair{std::string_view("etcd"), kEtcd},
-    std::pair{std::string_view("etcd-v2"), kEtcd}};
-
-struct Key {
-  std::string_view name;
-  unsigned known_to;
-};
-constexpr std::array kKeys = {
-    Key{"contact_timeout", kAll},  // the launcher's own
-    Key{"join_timeout", kSessions | kC10d},
-    Key{"last_call_timeout", kSessions | kC10d},
-    Key{"reform_timeout", kSessions},
-    Key{"rejoin_window", kSessions},
-    Key{"expected", kSessions},
-    Key{"close_timeout", kSessions | kC10d},
-    Key{"keep_alive_interval", kSessions | kC10d},
-    Key{"keep_alive_max_attempt", kSessions | kC10d},
-    Key{"heartbeat_timeout", kC10d},
-    Key{"rank_policy", kSessions},
-    Key{"label", kSessions},
-    Key{"grace", kMuster},
-    Key{"is_host", kMuster | kC10d},
-    Key{"store_type", kC10d},
-    Key{"read_timeout", kC10d | kEtcd},
-    Key{"timeout", kStatic | kEtcd},
-    Key{"rank", kStatic},
-    Key{"protocol", kEtcd},
-    Key{"cacert", kEtcd},
-    Key{"ca_cert", kEtcd},
-    Key{"cert", kEtcd},
-    Key{"ssl_cert", kEtcd},
-    Key{"key", kEtcd},
-    Key{"ssl_cert_key", kEtcd},
-    Key{"user", kEtcd},
-    Key{"password", kEtcd},
-    Key{"password_file", kEtcd},
-    Key{"etcd_prefix", kEtcd},
-};
+/// The options that the backend knows, with a blank before each. Empty: it is not built in.
+std::string KeysOf(std::string_view backend) {
+  constexpr std::string_view kForming =
+      " join_timeout last_call_timeout close_timeout keep_alive_interval keep_alive_max_attempt";
+  constexpr std::string_view kSessions = " reform_timeout rejoin_window expected rank_policy label";
+  if (backend == "muster") return Concat(kForming, kSessions, " grace is_host");
+  if (backend == "c10d")
+    return Concat(kForming, " heartbeat_timeout is_host store_type read_timeout");
+  if (backend == "static") return " timeout rank";
+  if (backend != "etcd" && backend != "etcd-v2") return "";
+  return Concat(kForming, kSessions,
+                " read_timeout timeout protocol cacert ca_cert cert ssl_cert key ssl_cert_key user "
+                "password password_file etcd_prefix");
+}
 
 /// How many letters must be inserted, removed or changed to get one from the other.
 size_t Distance(std::string_view one, std::string_view other) {
@@ -83,22 +47,22 @@ constexpr size_t kKeyBytesMax = 64;  // more is no typing error
 }  // namespace
 
 std::optional<std::string> WarningOfKey(std::string_view backend, std::string_view key) {
-  const auto wanted = std::ranges::find(kNames, backend, &decltype(kNames)::value_type::first);
-  if (wanted == kNames.end()) return std::nullopt;
-  const Key* nearest = nullptr;
+  const std::string keys = KeysOf(backend);
+  if (keys.empty()) return std::nullopt;
+  std::string_view nearest;
   size_t least = key.size() / 2 + 1;  // less than half in common: no typing error
-  for (const Key& known : kKeys) {
-    if ((known.known_to & wanted->second) == 0) continue;
-    if (known.name == key) return std::nullopt;
+  const std::string all = Concat("contact_timeout", keys);  // that one is the launcher's own
+  for (const std::string_view known : Split(all, ' ')) {
+    if (known == key) return std::nullopt;
     const size_t distance =
-        key.size() > kKeyBytesMax ? key.size() : Distance(LowerCase(key), known.name);
+        key.size() > kKeyBytesMax ? key.size() : Distance(LowerCase(key), known);
     if (distance >= least) continue;
     least = distance;
-    nearest = &known;
+    nearest = known;
   }
   return Concat("the rendezvous backend '", backend, "' does not know the option '", Printable(key),
                 "', which has no effect",
-                nearest == nullptr ? "" : Concat("; did you mean '", nearest->name, "'?"));
+                nearest.empty() ? "" : Concat("; did you mean '", nearest, "'?"));
 }
 
 bool ShowsPassword(std::string_view endpoint) {

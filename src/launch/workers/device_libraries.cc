@@ -67,7 +67,7 @@ Error Refused(std::string_view function, int code, const char* why = nullptr) {
                                        why == nullptr ? "" : Concat(", ", std::string_view(why)))};
 }
 
-Result<std::vector<Gpu>> QueryNvml(const std::string& name) {
+Result<Gpus> QueryNvml(const std::string& name) {
   struct PciInfo {
     char short_address[16];
     unsigned domain, bus, device, ids, subsystem_ids;
@@ -85,7 +85,7 @@ Result<std::vector<Gpu>> QueryNvml(const std::string& name) {
     return Refused("nvmlInit_v2", code, why == nullptr ? nullptr : why(code));
   unsigned count = 0;
   if (const int code = get_count(&count); code != 0) return Refused("nvmlDeviceGetCount_v2", code);
-  std::vector<Gpu> gpus(count);
+  Gpus gpus(count);
   for (unsigned i = 0; i < count; ++i) {
     // A GPU that has fallen off the bus is still counted, as PyTorch does; its worker will report
     // it.
@@ -99,7 +99,7 @@ Result<std::vector<Gpu>> QueryNvml(const std::string& name) {
   return gpus;
 }
 
-Result<std::vector<Gpu>> QueryCuda(const std::string& name) {
+Result<Gpus> QueryCuda(const std::string& name) {
   Library library(name);
   auto* const init = library.Find<int(unsigned)>("cuInit");
   auto* const get_count = library.Find<int(int*)>("cuDeviceGetCount");
@@ -114,7 +114,7 @@ Result<std::vector<Gpu>> QueryCuda(const std::string& name) {
   }
   int count = 0;
   if (const int code = get_count(&count); code != 0) return Refused("cuDeviceGetCount", code);
-  std::vector<Gpu> gpus(static_cast<size_t>(std::max(count, 0)));
+  Gpus gpus(static_cast<size_t>(std::max(count, 0)));
   for (int i = 0; i < count; ++i) {
     int device = 0;
     char address[32] = "";
@@ -125,7 +125,7 @@ Result<std::vector<Gpu>> QueryCuda(const std::string& name) {
 }
 
 // Devices of all drivers, without names: no caller needs them.
-Result<std::vector<Gpu>> QueryLevelZero(const std::string& name) {
+Result<Gpus> QueryLevelZero(const std::string& name) {
   constexpr uint32_t kGpusOnly = 1;
   Library library(name);
   auto* const init = library.Find<int(uint32_t)>("zeInit");
@@ -143,16 +143,16 @@ Result<std::vector<Gpu>> QueryLevelZero(const std::string& name) {
     uint32_t devices = 0;
     if (get_devices(driver, &devices, nullptr) == 0) gpus += devices;
   }
-  return std::vector<Gpu>(gpus);
+  return Gpus(gpus);
 }
 
-using Query = Result<std::vector<Gpu>> (*)(const std::string& library);
+using Query = Result<Gpus> (*)(const std::string& library);
 
 // What the child writes: a line with the GPUs as [["uuid", "pci"], ...], or with the reason why
 // not.
 constexpr size_t kAnswerBytesMax = size_t{1} << 20;
 
-std::string Written(const Result<std::vector<Gpu>>& answer) {
+std::string Written(const Result<Gpus>& answer) {
   Json json = Json::array();
   if (!answer) json = Printable(answer.error().message, 500);
   if (answer) {
@@ -161,11 +161,11 @@ std::string Written(const Result<std::vector<Gpu>>& answer) {
   return json.dump(-1, ' ', true, Json::error_handler_t::replace) + "\n";
 }
 
-Result<std::vector<Gpu>> ReadBack(std::string_view text) {
+Result<Gpus> ReadBack(std::string_view text) {
   const Json json = Json::parse(text, nullptr, false);
   if (!json.is_array())
     return Error{Code::kNotFound, json.is_string() ? json.get<std::string>() : "it crashed"};
-  std::vector<Gpu> gpus;
+  Gpus gpus;
   for (const Json& gpu : json)
     gpus.push_back({gpu.at(0).get<std::string>(), gpu.at(1).get<std::string>()});
   return gpus;
@@ -219,8 +219,17 @@ Result<std::string> ReadAnswer(int input, Duration patience) {
   return text;
 }
 
-Result<std::vector<Gpu>> QueryInChild(Query query, const std::string& library,
-                                      const Environment& environment, Duration patience) {
+}  // namespace
+
+std::string PciAddress(unsigned domain, unsigned bus, unsigned device, unsigned function) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%04x:%02x:%02x.%x", domain, bus, device, function);
+  return text;
+}
+
+Result<Gpus> QueryLibrary(VendorLibrary vendor, const std::string& library,
+                          const Environment& environment, Duration patience) {
+  constexpr Query kQueries[] = {QueryNvml, QueryCuda, QueryLevelZero};
   const auto with_name = [&](const Error& error) {
     const bool named = error.message.find(library) != std::string::npos;  // dlerror() does that.
     return named ? error : Error{error.code, Concat(library, ": ", error.message)};
@@ -231,29 +240,17 @@ Result<std::vector<Gpu>> QueryInChild(Query query, const std::string& library,
   OwnedFd output(ends[1]);
   const pid_t parent = getpid();
   const pid_t pid = fork();
-  if (pid == 0) AnswerAndExit(query, library, environment, output.get(), parent);
+  if (pid == 0)
+    AnswerAndExit(kQueries[static_cast<size_t>(vendor)], library, environment, output.get(),
+                  parent);
   if (pid < 0) return with_name(SystemError("fork"));
   output.Close();
   const Result<std::string> text = ReadAnswer(input.get(), patience);
   End(pid);
   if (!text) return with_name(text.error());
-  Result<std::vector<Gpu>> gpus = ReadBack(*text);
+  Result<Gpus> gpus = ReadBack(*text);
   if (!gpus) return with_name(gpus.error());
   return gpus;
-}
-
-}  // namespace
-
-std::string PciAddress(unsigned domain, unsigned bus, unsigned device, unsigned function) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%04x:%02x:%02x.%x", domain, bus, device, function);
-  return text;
-}
-
-Result<std::vector<Gpu>> QueryLibrary(VendorLibrary vendor, const std::string& library,
-                                      const Environment& environment, Duration patience) {
-  constexpr Query kQueries[] = {QueryNvml, QueryCuda, QueryLevelZero};
-  return QueryInChild(kQueries[static_cast<size_t>(vendor)], library, environment, patience);
 }
 
 }  // namespace muster

@@ -8,27 +8,20 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "base/result.h"
 #include "base/time.h"
 #include "launch/core/environment.h"
+#include "launch/core/visible_devices.h"
 
 namespace muster {
-
-struct Gpu {
-  std::string uuid{};  ///< "GPU-8d2a..."; may be empty, as the driver does not always report it.
-  std::string pci{};   ///< "0000:3b:00.0", as the kernel names its folder; likewise.
-
-  bool operator==(const Gpu&) const = default;
-};
 
 enum class VendorLibrary { kNvml, kCuda, kLevelZero };
 
 /// `library` is a path, or a name that the loader knows; `environment` that of the workers.
 /// kNotFound: there is no such library, or it fails. kTimeout: it hangs. kUnavailable.
-Result<std::vector<Gpu>> QueryLibrary(VendorLibrary vendor, const std::string& library,
-                                      const Environment& environment, Duration patience);
+Result<Gpus> QueryLibrary(VendorLibrary vendor, const std::string& library,
+                          const Environment& environment, Duration patience);
 
 /// "0000:3b:00.0".
 std::string PciAddress(unsigned domain, unsigned bus, unsigned device, unsigned function);

@@ -5,24 +5,33 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
-#include <filesystem>
 #include <fstream>
-#include <map>
 #include <optional>
-#include <string_view>
 #include <system_error>
 
+#include "base/parse.h"
 #include "base/text.h"
 #include "base/trim.h"
-#include "launch/core/visible_devices.h"
-#include "launch/workers/kernel_files.h"
 #include "os/posix/file_io.h"
 
 namespace muster {
 
-namespace {
-
 namespace fs = std::filesystem;
+
+std::map<int, fs::path> NumberedChildren(const fs::path& folder, std::string_view prefix) {
+  std::map<int, fs::path> found;
+  std::error_code failure;
+  for (fs::directory_iterator at(folder, failure), end; !failure && at != end;
+       at.increment(failure)) {
+    const std::string name = at->path().filename().string();
+    if (!name.starts_with(prefix)) continue;
+    if (const auto number = ParseAll<int>(std::string_view(name).substr(prefix.size())))
+      found.emplace(*number, at->path());
+  }
+  return found;
+}
+
+namespace {
 
 // --- What the kernel reports --------------------------------------------------------------------
 
@@ -30,8 +39,8 @@ std::string ReadOrEmpty(const fs::path& path) { return ReadUpTo(path).value_or("
 
 // A compute node's properties are lines of "name value". Those of a GPU that this container may not
 // use cannot be read; then it is as if it were not there.
-std::vector<Gpu> AmdGpus(const std::string& sys) {
-  std::vector<Gpu> gpus;
+Gpus AmdGpus(const std::string& sys) {
+  Gpus gpus;
   for (const auto& [_, node] :
        NumberedChildren(fs::path(sys) / "class/kfd/kfd/topology/nodes", "")) {
     std::map<std::string, uint64_t> properties;
@@ -97,25 +106,12 @@ Error Hidden(const std::string& by, size_t count, std::string_view what) {
                                        ": name devices that are there, each once, or unset it")};
 }
 
-std::vector<Gpu> Picked(const std::vector<Gpu>& gpus, const VisibleDevices& visible) {
-  std::vector<Gpu> picked;
-  for (const size_t index : visible.indices) picked.push_back(gpus[index]);
-  return picked;
-}
-
-DeviceList UuidsOf(const std::vector<Gpu>& gpus) {
-  DeviceList list;
-  for (const Gpu& gpu : gpus) list.uuids.push_back(gpu.uuid);
-  return list;
-}
-
-Result<std::vector<Gpu>> VisibleAmdGpus(const Environment& environment,
-                                        const std::vector<Gpu>& gpus) {
+Result<Gpus> VisibleAmdGpus(const Environment& environment, const Gpus& gpus) {
   const RocmVariables variables{.rocr = Variable(environment, "ROCR_VISIBLE_DEVICES"),
                                 .hip = Variable(environment, "HIP_VISIBLE_DEVICES"),
                                 .cuda = Variable(environment, "CUDA_VISIBLE_DEVICES")};
-  const VisibleDevices visible = RocmVisible(variables, UuidsOf(gpus));
-  if (!visible.indices.empty()) return Picked(gpus, visible);
+  Gpus visible = RocmVisible(variables, gpus);
+  if (!visible.empty()) return visible;
   const char* const second = variables.hip ? "HIP_VISIBLE_DEVICES" : "CUDA_VISIBLE_DEVICES";
   return Hidden(SetOnes(environment, {"ROCR_VISIBLE_DEVICES", second}), gpus.size(), "AMD GPU");
 }
@@ -124,7 +120,7 @@ Result<size_t> CountXpus(const Environment& environment, const DeviceSources& so
                          bool integrated_too) {
   const IntelCards cards = CountIntelCards(sources.sys);
   const std::string masks = SetOnes(environment, {"ZE_AFFINITY_MASK", "ONEAPI_DEVICE_SELECTOR"});
-  const Result<std::vector<Gpu>> devices =
+  const Result<Gpus> devices =
       QueryLibrary(VendorLibrary::kLevelZero, sources.level_zero, environment, sources.patience);
   if (devices && !devices->empty()) return devices->size();
   if (!devices && devices.error().code == Code::kTimeout) return devices.error();
@@ -151,7 +147,7 @@ size_t CountCpus() {
 }
 
 Result<size_t> CountAnything(const Environment& environment, const DeviceSources& sources) {
-  const Result<std::vector<Gpu>> gpus = VisibleGpus(environment, sources);
+  const Result<Gpus> gpus = VisibleGpus(environment, sources);
   if (gpus) return gpus->size();
   // Only "there is none" continues: a node whose GPU hangs must not silently train on its CPUs.
   if (gpus.error().code != Code::kNotFound) return gpus.error();
@@ -162,23 +158,23 @@ Result<size_t> CountAnything(const Environment& environment, const DeviceSources
 
 }  // namespace
 
-Result<std::vector<Gpu>> VisibleGpus(const Environment& environment, const DeviceSources& sources) {
+Result<Gpus> VisibleGpus(const Environment& environment, const DeviceSources& sources) {
   const std::string variable = SetOnes(environment, {"CUDA_VISIBLE_DEVICES"});
-  const Result<std::vector<Gpu>> nvidia =
+  const Result<Gpus> nvidia =
       QueryLibrary(VendorLibrary::kNvml, sources.nvml, environment, sources.patience);
   if (!nvidia && nvidia.error().code == Code::kTimeout) return nvidia;
   if (nvidia && !nvidia->empty()) {
     const VisibleDevices visible =
-        CudaVisible(Variable(environment, "CUDA_VISIBLE_DEVICES"), UuidsOf(*nvidia));
-    if (!visible.indices.empty()) return Picked(*nvidia, visible);
+        CudaVisible(Variable(environment, "CUDA_VISIBLE_DEVICES"), *nvidia);
+    if (!visible.gpus.empty()) return visible.gpus;
     if (!visible.ask_driver) return Hidden(variable, nvidia->size(), "NVIDIA GPU");
   }
-  const Result<std::vector<Gpu>> driver =
+  const Result<Gpus> driver =
       QueryLibrary(VendorLibrary::kCuda, sources.cuda, environment, sources.patience);
   if (driver && !driver->empty()) return driver;
   if (!driver && driver.error().code == Code::kTimeout) return driver;
   if (nvidia && !nvidia->empty()) return Hidden(variable, nvidia->size(), "NVIDIA GPU");
-  const std::vector<Gpu> amd = AmdGpus(sources.sys);
+  const Gpus amd = AmdGpus(sources.sys);
   if (!amd.empty()) return VisibleAmdGpus(environment, amd);
   return Error{
       Code::kNotFound,
@@ -200,7 +196,7 @@ Result<size_t> CountWorkers(const std::string& word, const Environment& environm
   if (word == "auto") return CountAnything(environment, sources);
   if (word == "xpu") return CountXpus(environment, sources, /*integrated_too=*/true);
   if (word == "gpu") {
-    MUSTER_TRY(const std::vector<Gpu> gpus, VisibleGpus(environment, sources));
+    MUSTER_TRY(const Gpus gpus, VisibleGpus(environment, sources));
     return gpus.size();
   }
   return Error{Code::kInvalid, Concat("'", Printable(word),

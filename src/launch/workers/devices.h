@@ -20,8 +20,10 @@
 #pragma once
 
 #include <cstddef>
+#include <filesystem>
+#include <map>
 #include <string>
-#include <vector>
+#include <string_view>
 
 #include "base/result.h"
 #include "base/time.h"
@@ -42,6 +44,11 @@ struct DeviceSources {
   Duration patience = 10s;  ///< For one library's answer.
 };
 
+/// The children of a folder of the kernel whose names are `prefix` and a number ("card0", "node1"),
+/// by number. None where the folder cannot be read. Blocks as long as the file system does.
+std::map<int, std::filesystem::path> NumberedChildren(const std::filesystem::path& folder,
+                                                      std::string_view prefix);
+
 /// The value of --nproc-per-node: a number, "cpu" (all that are online, also those that this
 /// process may not use), "gpu", "xpu", or "auto": one of these that the node has, in the order gpu,
 /// xpu, cpu. For a number and for "cpu" no library is loaded and no device opened. kInvalid: no
@@ -52,7 +59,6 @@ Result<size_t> CountWorkers(const std::string& word, const Environment& environm
 
 /// NVIDIA's or AMD's GPUs that workers with this environment see, in their numbering; at least one.
 /// Errors as above.
-Result<std::vector<Gpu>> VisibleGpus(const Environment& environment,
-                                     const DeviceSources& sources = {});
+Result<Gpus> VisibleGpus(const Environment& environment, const DeviceSources& sources = {});
 
 }  // namespace muster

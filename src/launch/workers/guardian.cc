@@ -11,11 +11,8 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstdint>
 #include <optional>
 #include <string_view>
-#include <utility>
-#include <vector>
 
 #include "base/text.h"
 #include "os/posix/forking.h"
@@ -90,11 +87,7 @@ bool Detach(int socket, int launcher) {
   for (int standard = 0; standard < 3; ++standard) dup2(null, standard);
   CloseFrom(kLauncherFd + 1);
   ResetSignals();
-  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGPIPE}) {
-    struct sigaction ignore {};
-    ignore.sa_handler = SIG_IGN;
-    sigaction(signal, &ignore, nullptr);
-  }
+  for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGPIPE}) signal(number, SIG_IGN);
   UnblockSignals();
   return chdir("/") == 0;
 }

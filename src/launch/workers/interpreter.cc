@@ -1,11 +1,11 @@
 #include "launch/workers/interpreter.h"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <string_view>
-#include <utility>
+#include <system_error>
 #include <vector>
 
 #include "base/parse.h"
@@ -15,42 +15,32 @@ namespace muster {
 
 namespace {
 
+namespace fs = std::filesystem;
+
 constexpr std::string_view kNames[] = {"python3", "python"};
 
 bool IsProgram(const std::string& path) {
-  struct stat facts {};
-  return stat(path.c_str(), &facts) == 0 && S_ISREG(facts.st_mode) &&
-         access(path.c_str(), X_OK) == 0;
+  std::error_code failure;
+  return fs::is_regular_file(path, failure) && access(path.c_str(), X_OK) == 0;
 }
 
-// An empty one is the current folder, as for a shell.
-std::vector<std::string> FoldersOfPath(const Environment& environment) {
-  std::vector<std::string> folders;
+/// The program of this name on PATH, or nothing.
+std::string OnPath(const Environment& environment, std::string_view name) {
   // What execvp() takes where there is no PATH at all.
-  const std::string path = Variable(environment, "PATH").value_or("/bin:/usr/bin");
-  for (const std::string_view folder : Split(path, ':'))
-    folders.emplace_back(folder.empty() ? "." : folder);
-  return folders;
-}
-
-std::string FolderOf(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  if (slash == path.npos) return "";
-  return slash == 0 ? "/" : path.substr(0, slash);
-}
-
-std::string InFolder(const std::string& folder, std::string_view name) {
-  return Concat(folder, folder.ends_with('/') ? "" : "/", name);
+  const std::string folders = Variable(environment, "PATH").value_or("/bin:/usr/bin");
+  for (const std::string_view folder : Split(folders, ':')) {
+    // An empty one is the current folder, as for a shell.
+    const std::string path = fs::path(folder.empty() ? "." : folder) / name;
+    if (IsProgram(path)) return path;
+  }
+  return "";
 }
 
 }  // namespace
 
 std::string UnresolvedOwnPath(const std::string& argument_0, const Environment& environment) {
   if (argument_0.empty() || argument_0.find('/') != argument_0.npos) return argument_0;
-  for (const std::string& folder : FoldersOfPath(environment)) {
-    if (const std::string path = InFolder(folder, argument_0); IsProgram(path)) return path;
-  }
-  return "";
+  return OnPath(environment, argument_0);
 }
 
 Result<std::string> FindPython(const Environment& environment, const std::string& own_path,
@@ -59,27 +49,20 @@ Result<std::string> FindPython(const Environment& environment, const std::string
     return named;
   if (!option.empty()) return option;
   std::vector<std::string> tried;
-  const auto add = [&](const std::string& folder, std::string_view name) {
-    std::string path = InFolder(folder, name);
-    if (std::ranges::find(tried, path) == tried.end()) tried.push_back(std::move(path));
+  const auto add = [&](const fs::path& folder, std::string_view name) {
+    const std::string path = folder / name;
+    if (!folder.empty() && std::ranges::find(tried, path) == tried.end()) tried.push_back(path);
   };
   for (const std::string* const path : {&own_path, &resolved_own_path}) {
-    const std::string folder = FolderOf(*path);
-    if (folder.empty()) continue;
-    for (const std::string_view name : kNames) add(folder, name);
+    for (const std::string_view name : kNames) add(fs::path(*path).parent_path(), name);
   }
-  for (const char* const variable : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {
-    const std::string prefix = VariableOrEmpty(environment, variable);
-    if (!prefix.empty()) add(prefix, "bin/python");
-  }
+  for (const char* const variable : {"VIRTUAL_ENV", "CONDA_PREFIX"})
+    add(VariableOrEmpty(environment, variable), "bin/python");
   if (const auto found = std::ranges::find_if(tried, IsProgram); found != tried.end())
     return *found;
   // Searches all of PATH for one name before the other: an old `python` early on PATH must not win.
-  const std::vector<std::string> folders = FoldersOfPath(environment);
   for (const std::string_view name : kNames) {
-    for (const std::string& folder : folders) {
-      if (const std::string path = InFolder(folder, name); IsProgram(path)) return path;
-    }
+    if (const std::string path = OnPath(environment, name); !path.empty()) return path;
   }
   constexpr size_t kShown = 8;
   return Error{Code::kNotFound,

@@ -2,15 +2,11 @@
 
 #include <sched.h>
 
-#include <cerrno>
-#include <filesystem>
 #include <optional>
-#include <string_view>
 
 #include "base/parse.h"
 #include "base/text.h"
 #include "base/trim.h"
-#include "launch/workers/kernel_files.h"
 #include "os/posix/file_io.h"
 #include "os/posix/system_error.h"
 
@@ -75,7 +71,7 @@ Result<NumaTopology> ReadNumaTopology(const std::string& sys) {
   return topology;
 }
 
-Result<std::vector<int>> NumaNodesOf(const std::vector<Gpu>& gpus, const std::string& sys) {
+Result<std::vector<int>> NumaNodesOf(const Gpus& gpus, const std::string& sys) {
   std::vector<int> nodes;
   for (size_t i = 0; i < gpus.size(); ++i) {
     if (gpus[i].pci.empty()) {
@@ -92,33 +88,27 @@ Result<std::vector<int>> NumaNodesOf(const std::vector<Gpu>& gpus, const std::st
 }
 
 Result<Cpus> OwnCpus() {
-  // The kernel needs room for all CPUs that it was built for, and reports only whether it was
-  // enough.
-  for (size_t bits = 1024; bits <= size_t{kCpuNumberMax} + 1; bits *= 2) {
-    std::vector<unsigned long> words(bits / (8 * sizeof(unsigned long)));
-    auto* const set = reinterpret_cast<cpu_set_t*>(words.data());
-    const size_t bytes = bits / 8;
-    if (sched_getaffinity(0, bytes, set) != 0) {
-      if (errno == EINVAL) continue;
-      break;
-    }
-    Cpus cpus;
-    for (size_t cpu = 0; cpu < bits; ++cpu)
-      if (CPU_ISSET_S(cpu, bytes, set)) cpus.push_back(static_cast<int>(cpu));
-    return cpus;
-  }
-  return SystemError("the CPUs of this process cannot be read");
+  // The kernel needs room for all CPUs that it was built for.
+  constexpr size_t kCount = size_t{kCpuNumberMax} + 1;
+  std::vector<unsigned long> words(kCount / (8 * sizeof(unsigned long)));
+  auto* const set = reinterpret_cast<cpu_set_t*>(words.data());
+  if (sched_getaffinity(0, kCount / 8, set) != 0)
+    return SystemError("the CPUs of this process cannot be read");
+  Cpus cpus;
+  for (size_t cpu = 0; cpu < kCount; ++cpu)
+    if (CPU_ISSET_S(cpu, kCount / 8, set)) cpus.push_back(static_cast<int>(cpu));
+  return cpus;
 }
 
 Result<std::vector<Cpus>> CpusOfWorkers(NumaMode mode, size_t workers,
                                         const Environment& environment,
                                         const DeviceSources& sources) {
-  MUSTER_TRY(const std::vector<Gpu> gpus, VisibleGpus(environment, sources));
+  MUSTER_TRY(const Gpus gpus, VisibleGpus(environment, sources));
   MUSTER_TRY(const Cpus allowed, OwnCpus());
   return CpusOfWorkers(mode, workers, gpus, allowed, sources.sys);
 }
 
-Result<std::vector<Cpus>> CpusOfWorkers(NumaMode mode, size_t workers, const std::vector<Gpu>& gpus,
+Result<std::vector<Cpus>> CpusOfWorkers(NumaMode mode, size_t workers, const Gpus& gpus,
                                         const Cpus& allowed, const std::string& sys) {
   MUSTER_TRY(const NumaTopology topology, ReadNumaTopology(sys));
   MUSTER_TRY(const std::vector<int> nodes, NumaNodesOf(gpus, sys));

@@ -21,7 +21,7 @@ Result<NumaTopology> ReadNumaTopology(const std::string& sys = "/sys");
 
 /// The NUMA node of each GPU, by its PCI address; one that is on none counts for node 0.
 /// kUnavailable: the kernel does not know such a device.
-Result<std::vector<int>> NumaNodesOf(const std::vector<Gpu>& gpus, const std::string& sys = "/sys");
+Result<std::vector<int>> NumaNodesOf(const Gpus& gpus, const std::string& sys = "/sys");
 
 /// The CPUs that this process may use. kUnavailable.
 Result<Cpus> OwnCpus();
@@ -33,7 +33,7 @@ Result<std::vector<Cpus>> CpusOfWorkers(NumaMode mode, size_t workers,
                                         const DeviceSources& sources = {});
 
 /// The same with GPUs that are already known, and for a process that may use these CPUs.
-Result<std::vector<Cpus>> CpusOfWorkers(NumaMode mode, size_t workers, const std::vector<Gpu>& gpus,
+Result<std::vector<Cpus>> CpusOfWorkers(NumaMode mode, size_t workers, const Gpus& gpus,
                                         const Cpus& allowed, const std::string& sys = "/sys");
 
 }  // namespace muster

@@ -25,17 +25,16 @@ bool LimitsThreads(const Environment& inherited, size_t workers) {
   return workers > 1 && !inherited.contains(kThreads);
 }
 
-Result<Environment> WorkerEnvironment(const Environment& inherited,
-                                      const WorkerEnvironmentOptions& options,
+Result<Environment> WorkerEnvironment(const Environment& inherited, const LaunchOptions& options,
                                       const WorkerSituation& situation) {
   const Placement& place = situation.place;
   const auto local_rank = static_cast<int64_t>(situation.worker);
   Environment all = inherited;
   ErasePasswords(all);
-  all["LOCAL_RANK"] = options.has_virtual_local_rank ? "0" : Concat(local_rank);
+  all["LOCAL_RANK"] = options.virtual_local_rank ? "0" : Concat(local_rank);
   all["RANK"] = Concat(place.ranks.first_rank + local_rank);
   all["WORLD_SIZE"] = Concat(place.ranks.world_size);
-  all["LOCAL_WORLD_SIZE"] = Concat(options.workers);
+  all["LOCAL_WORLD_SIZE"] = Concat(situation.workers);
   all["GROUP_RANK"] = Concat(place.group_rank);
   all["GROUP_WORLD_SIZE"] = Concat(place.group_world_size);
   all["ROLE_NAME"] = options.role;
@@ -46,13 +45,13 @@ Result<Environment> WorkerEnvironment(const Environment& inherited,
   all["TORCHELASTIC_RESTART_COUNT"] = Concat(situation.restarts);
   all["TORCHELASTIC_MAX_RESTARTS"] = Concat(options.max_restarts);
   all["TORCHELASTIC_RUN_ID"] = options.run_id;
-  all["TORCHELASTIC_USE_AGENT_STORE"] = options.uses_agent_store ? "True" : "False";
+  all["TORCHELASTIC_USE_AGENT_STORE"] = situation.uses_agent_store ? "True" : "False";
   all["TORCHELASTIC_ERROR_FILE"] = situation.error_file;
   all["TORCHELASTIC_SIGNALS_TO_HANDLE"] = options.signals;
   if (!situation.timer_file.empty()) all["TORCHELASTIC_TIMER_FILE"] = situation.timer_file;
   all.try_emplace("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
-  if (LimitsThreads(inherited, options.workers)) all[kThreads] = "1";
-  if (options.has_virtual_local_rank) {
+  if (LimitsThreads(inherited, situation.workers)) all[kThreads] = "1";
+  if (options.virtual_local_rank) {
     MUSTER_TRY(all[kDevices], OnlyDeviceOf(situation.worker, Variable(inherited, kDevices)));
   }
   return all;

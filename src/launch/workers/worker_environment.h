@@ -8,24 +8,15 @@
 
 #include "base/result.h"
 #include "launch/core/environment.h"
+#include "launch/options/launch_options.h"
 #include "launch/rendezvous_thread.h"
 
 namespace muster {
 
-struct WorkerEnvironmentOptions {
-  std::string role = "default";
-  std::string run_id = "none";
-  size_t workers = 1;  ///< Of this node.
-  int64_t max_restarts = 0;
-  bool uses_agent_store = true;
-  /// Every worker sees one device only, and is its node's worker 0.
-  bool has_virtual_local_rank = false;
-  std::string signals = "SIGTERM,SIGINT,SIGHUP,SIGQUIT";
-};
-
-/// The values that differ between workers and between attempts.
 struct WorkerSituation {
   Placement place{};
+  size_t workers = 1;  ///< Of this node.
+  bool uses_agent_store = true;
   size_t worker = 0;
   int64_t restarts = 0;
   std::string error_file{};  ///< Empty: it has none.
@@ -37,8 +28,7 @@ struct WorkerSituation {
 bool LimitsThreads(const Environment& inherited, size_t workers);
 
 /// kInvalid: CUDA_VISIBLE_DEVICES has fewer entries than there are workers that want one each.
-Result<Environment> WorkerEnvironment(const Environment& inherited,
-                                      const WorkerEnvironmentOptions& options,
+Result<Environment> WorkerEnvironment(const Environment& inherited, const LaunchOptions& options,
                                       const WorkerSituation& situation);
 
 /// "NAME=value".

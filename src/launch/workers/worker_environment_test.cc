@@ -13,8 +13,8 @@ using ::testing::Key;
 using ::testing::Not;
 using ::testing::Pair;
 
-Environment Of(const Environment& inherited, WorkerEnvironmentOptions options = {},
-               WorkerSituation situation = {}) {
+Environment Of(const Environment& inherited, const LaunchOptions& options = {},
+               const WorkerSituation& situation = {}) {
   const auto made = WorkerEnvironment(inherited, options, situation);
   EXPECT_TRUE(made.has_value()) << made.error().message;
   return made ? *made : Environment{};
@@ -26,11 +26,12 @@ TEST(WorkerEnvironmentTest, Launch049AWorkerFindsItsPlaceInTheJob) {
                                             .group_world_size = 3,
                                             .ranks = {3, 6, 2, 5},
                                             .master = {"10.0.0.1", 4711}},
+                                  .workers = 3,
                                   .worker = 1,
                                   .restarts = 2,
                                   .error_file = "/logs/attempt_2/1/error.json"};
   const Environment all =
-      Of({}, {.role = "trainer", .run_id = "job7", .workers = 3, .max_restarts = 4}, situation);
+      Of({}, {.role = "trainer", .run_id = "job7", .max_restarts = 4}, situation);
   EXPECT_THAT(
       all,
       IsSupersetOf(
@@ -68,7 +69,7 @@ TEST(WorkerEnvironmentTest, NoWorkerInheritsAPasswordOfEtcd) {
 }
 
 TEST(WorkerEnvironmentTest, Launch053WhoServesTheStoreIsSaidAsPythonSaysIt) {
-  EXPECT_THAT(Of({}, {.uses_agent_store = false}),
+  EXPECT_THAT(Of({}, {}, {.uses_agent_store = false}),
               Contains(Pair("TORCHELASTIC_USE_AGENT_STORE", "False")));
 }
 
@@ -78,9 +79,9 @@ TEST(WorkerEnvironmentTest, Launch054TheUsersChoiceAboutErrorHandlingStays) {
 }
 
 TEST(WorkerEnvironmentTest, Launch055SeveralWorkersGetOneThreadEachUnlessTheUserSaysOtherwise) {
-  EXPECT_THAT(Of({}, {.workers = 2}), Contains(Pair("OMP_NUM_THREADS", "1")));
-  EXPECT_THAT(Of({}, {.workers = 1}), Not(Contains(Key("OMP_NUM_THREADS"))));
-  EXPECT_THAT(Of({{"OMP_NUM_THREADS", "7"}}, {.workers = 2}),
+  EXPECT_THAT(Of({}, {}, {.workers = 2}), Contains(Pair("OMP_NUM_THREADS", "1")));
+  EXPECT_THAT(Of({}, {}, {.workers = 1}), Not(Contains(Key("OMP_NUM_THREADS"))));
+  EXPECT_THAT(Of({{"OMP_NUM_THREADS", "7"}}, {}, {.workers = 2}),
               Contains(Pair("OMP_NUM_THREADS", "7")));
   EXPECT_TRUE(LimitsThreads({}, 2));
   EXPECT_FALSE(LimitsThreads({}, 1));
@@ -88,24 +89,24 @@ TEST(WorkerEnvironmentTest, Launch055SeveralWorkersGetOneThreadEachUnlessTheUser
 }
 
 TEST(WorkerEnvironmentTest, Launch056DevicesArePassedOnAsTheyAre) {
-  EXPECT_THAT(Of({{"CUDA_VISIBLE_DEVICES", "3, 5"}}, {.workers = 2}, {.worker = 1}),
+  EXPECT_THAT(Of({{"CUDA_VISIBLE_DEVICES", "3, 5"}}, {}, {.workers = 2, .worker = 1}),
               Contains(Pair("CUDA_VISIBLE_DEVICES", "3, 5")));
-  EXPECT_THAT(Of({}, {.workers = 2}), Not(Contains(Key("CUDA_VISIBLE_DEVICES"))));
+  EXPECT_THAT(Of({}, {}, {.workers = 2}), Not(Contains(Key("CUDA_VISIBLE_DEVICES"))));
 }
 
 TEST(WorkerEnvironmentTest, Launch057Launch058WithVirtualRanksEverybodyHasOneDeviceAndIsTheFirst) {
-  const WorkerEnvironmentOptions options{.workers = 2, .has_virtual_local_rank = true};
+  const LaunchOptions options{.virtual_local_rank = true};
   const Environment second = Of({{"CUDA_VISIBLE_DEVICES", "3, 5"}}, options,
-                                {.place = {.ranks = {0, 2, 0, 2}}, .worker = 1});
+                                {.place = {.ranks = {0, 2, 0, 2}}, .workers = 2, .worker = 1});
   EXPECT_THAT(second, IsSupersetOf({Pair("CUDA_VISIBLE_DEVICES", "5"), Pair("LOCAL_RANK", "0"),
                                     Pair("RANK", "1")}));
-  EXPECT_THAT(Of({}, options, {.worker = 1}), Contains(Pair("CUDA_VISIBLE_DEVICES", "1")));
+  EXPECT_THAT(Of({}, options, {.workers = 2, .worker = 1}),
+              Contains(Pair("CUDA_VISIBLE_DEVICES", "1")));
 }
 
 TEST(WorkerEnvironmentTest, Launch059TooFewDevicesAreAnError) {
-  const auto made =
-      WorkerEnvironment({{"CUDA_VISIBLE_DEVICES", "3"}},
-                        {.workers = 2, .has_virtual_local_rank = true}, {.worker = 1});
+  const auto made = WorkerEnvironment({{"CUDA_VISIBLE_DEVICES", "3"}}, {.virtual_local_rank = true},
+                                      {.workers = 2, .worker = 1});
   ASSERT_FALSE(made.has_value());
   EXPECT_THAT(made.error().message, HasSubstr("CUDA_VISIBLE_DEVICES"));
 }

@@ -76,6 +76,15 @@ pid_t PeekAnyEnd() {
   return info.si_pid;
 }
 
+void EndAll(const ProcessFamily& family, const Cgroup* cgroup) {
+  using std::chrono::steady_clock;
+  const auto give_up = steady_clock::now() + WorkerProcesses::kSweepMax;
+  if (cgroup != nullptr) cgroup->Kill();
+  EndFamily(family, WorkerProcesses::kSweepMax);
+  // All members that can end have been killed; the last may not have ended yet.
+  if (cgroup != nullptr) cgroup->End(std::min<Duration>(give_up - steady_clock::now(), 1s));
+}
+
 }  // namespace
 
 // ----------------------------------------------------------------------------------------------
@@ -151,15 +160,6 @@ void WorkerProcesses::EndEverything() {
   workers_.clear();
   remains_.clear();
   ReapOrphans();
-}
-
-void WorkerProcesses::EndAll(const ProcessFamily& family, const Cgroup* cgroup) const {
-  const auto give_up = std::chrono::steady_clock::now() + options_.sweep_max;
-  if (cgroup != nullptr) cgroup->Kill();
-  EndFamily(family, options_.sweep_max);
-  // All members that can end have been killed; the last may not have ended yet.
-  if (cgroup != nullptr)
-    cgroup->End(std::min<Duration>(give_up - std::chrono::steady_clock::now(), 1s));
 }
 
 void WorkerProcesses::RestoreProcess() {
@@ -269,16 +269,6 @@ void WorkerProcesses::Sweep() {
   for (size_t i = 0; i < count; ++i) Release(remains_[i]);
   remains_.erase(remains_.begin(), remains_.begin() + static_cast<ptrdiff_t>(count));
   ReapOrphans();
-}
-
-bool WorkerProcesses::uses_cgroup() const {
-  const std::lock_guard lock(mutex_);
-  return cgroup_ != nullptr && cgroup_works_;
-}
-
-pid_t WorkerProcesses::guardian_pid() const {
-  const std::lock_guard lock(mutex_);
-  return guardian_->pid();
 }
 
 // ----------------------------------------------------------------------------------------------

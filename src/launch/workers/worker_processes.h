@@ -37,12 +37,14 @@
 namespace muster {
 
 struct WorkerProcessesOptions {
-  bool use_cgroup = true;   ///< Where that is allowed.
-  Duration sweep_max = 5s;  ///< For killed processes to end; survivors are left behind.
+  bool use_cgroup = true;  ///< Where that is allowed.
 };
 
 class WorkerProcesses final : public WorkerRunner {
  public:
+  /// For killed processes to end; survivors are left behind.
+  static constexpr Duration kSweepMax = 5s;
+
   /// Call it on the main thread before there are others: they inherit that SIGCHLD is blocked, and
   /// the guardian is forked here. At most one at a time. It reaps children of this process that are
   /// in other sessions; children in this session are left to the code that started them.
@@ -55,7 +57,7 @@ class WorkerProcesses final : public WorkerRunner {
                                                        const WorkerProcessesOptions& options = {});
 
   /// Kills all workers and what they have started, and waits for that, but not for longer than
-  /// sweep_max. On the thread that called Open().
+  /// kSweepMax. On the thread that called Open().
   ~WorkerProcesses() override;
   WorkerProcesses(const WorkerProcesses&) = delete;
   WorkerProcesses& operator=(const WorkerProcesses&) = delete;
@@ -67,14 +69,9 @@ class WorkerProcesses final : public WorkerRunner {
   /// Does nothing for workers that have ended. Does not wait. Any thread.
   void Signal(size_t worker, int signal) override;
   /// Workers that have been sent SIGKILL count as ended. Orphans without a mark are ended when no
-  /// worker is left that could own them. Blocks for at most sweep_max, and so does a Start() during
+  /// worker is left that could own them. Blocks for at most kSweepMax, and so does a Start() during
   /// it. Any thread.
   void Sweep() override;
-
-  /// For diagnostics. It becomes false if the system refuses to start a worker there.
-  bool uses_cgroup() const;
-  /// 0: it is dead, and has been reaped.
-  pid_t guardian_pid() const;
 
  private:
   struct Worker {
@@ -115,7 +112,6 @@ class WorkerProcesses final : public WorkerRunner {
   void Release(Remains& remains);
 
   void EndEverything();
-  void EndAll(const ProcessFamily& family, const Cgroup* cgroup) const;
   void RestoreProcess();
 
   const OnEnd on_end_;
@@ -132,9 +128,9 @@ class WorkerProcesses final : public WorkerRunner {
   OwnedFd child_signals_;
   OwnedFd events_;  // epoll: both of them, and the workers
 
-  std::mutex turn_;  // Start() and Sweep() exclude each other: a sweep must know what to spare
-  mutable std::mutex mutex_;  // guards what follows, the guardian, and all reaping
-  bool cgroup_works_ = true;
+  std::mutex turn_;   // Start() and Sweep() exclude each other: a sweep must know what to spare
+  std::mutex mutex_;  // guards what follows, the guardian, and all reaping
+  bool cgroup_works_ = true;  // until the system refuses to start a worker there
   bool stopping_ = false;
   uint64_t starts_ = 0;
   pid_t starting_ = 0;  // forked, not yet a worker

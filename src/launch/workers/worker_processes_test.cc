@@ -228,7 +228,7 @@ TEST_P(WorkerProcessesTest, AnOutputThatCannotBeWrittenIsNamedAndNothingIsStarte
 TEST_P(WorkerProcessesTest, AFailedStartLeavesNoProcess) {
   FailureOf(Command({"/nonexistent/tool"}));
   EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), 0) << "the guardian lives";
-  EXPECT_THAT(ChildrenBut(crew_->guardian_pid()), testing::IsEmpty());
+  EXPECT_THAT(ChildrenBut(crew_.guardian()), testing::IsEmpty());
 }
 
 TEST_P(WorkerProcessesTest, AWorkerThatRunsIsNotStartedAgain) {
@@ -307,7 +307,7 @@ TEST(WorkerProcessesLifeTest, NothingStaysOfARunnerThatWasDestroyed) {
     int64_t guardian = 0;
     {
       WorkerCrew crew;
-      guardian = crew->guardian_pid();
+      guardian = crew.guardian();
       pid = crew.Start(0, Command({"sleep", "60"}));
     }
     EXPECT_FALSE(FactsOf(static_cast<pid_t>(pid)));

@@ -143,7 +143,7 @@ time.sleep(60)
   ASSERT_TRUE(IsAlive(bomb));
   crew->Sweep();
   EXPECT_TRUE(IsGone(bomb));
-  EXPECT_TRUE(EventuallyTrue([&] { return ChildrenBut(crew->guardian_pid()).empty(); }));
+  EXPECT_TRUE(EventuallyTrue([&] { return ChildrenBut(crew.guardian()).empty(); }));
 }
 
 TEST_P(WorkerTreesTest, OrphansComeToUsAndAreReapedWhenTheyEnd) {
@@ -203,9 +203,9 @@ ChildProcess Launcher(const WorkerProcessesOptions& options, const TempDir& fold
     const std::string script = Background(folder.File("child")) + Daemon(folder.File("daemon")) +
                                Daemon(folder.File("stranger"), "env -i") + "wait; exec sleep 60";
     const int64_t worker = crew.Start(0, Shell(script));
-    dprintf(output, "%d\n%ld\n%ld\n%ld\n%ld\n%d\n", crew->guardian_pid(), worker,
+    dprintf(output, "%d\n%ld\n%ld\n%ld\n%ld\n%d\n", crew.guardian(), worker,
             AwaitPid(folder.File("child")), AwaitPid(folder.File("daemon")),
-            AwaitPid(folder.File("stranger")), crew->uses_cgroup() ? 1 : 0);
+            AwaitPid(folder.File("stranger")), options.use_cgroup ? 1 : 0);
     char byte;
     while (read(input, &byte, 1) > 0) {
     }
@@ -257,8 +257,7 @@ TEST_P(WorkerTreesTest, Launch150_KillingTheLauncherLeavesNoWorkerNorWhatItStart
   const Family family(launcher);
   for (const int64_t process : family.Ours()) ASSERT_TRUE(IsAlive(process));
   const pid_t pid = launcher.pid();
-  EXPECT_EQ(family.uses_cgroup, GetParam());
-  EXPECT_EQ(CgroupOf(pid).empty(), !family.uses_cgroup);
+  EXPECT_EQ(CgroupOf(pid).empty(), !GetParam());
   const Stopwatch watch;
   kill(pid, SIGKILL);
   for (const int64_t process : family.Ours())
@@ -294,7 +293,7 @@ TEST_P(WorkerTreesTest, ALauncherThatExitsWithoutAWordLeavesNothingEither) {
 
 TEST_P(WorkerTreesTest, TheGuardianHoldsNothingOfOursAndHeedsNoRequestToEnd) {
   WorkerCrew crew(options());
-  const std::string guardian = "/proc/" + std::to_string(crew->guardian_pid());
+  const std::string guardian = "/proc/" + std::to_string(crew.guardian());
   EXPECT_TRUE(EventuallyTrue([&] { return ReadFile(guardian + "/comm") == "muster-guardian\n"; }));
   const auto held = [&] {
     std::vector<std::string> files;
@@ -310,7 +309,7 @@ TEST_P(WorkerTreesTest, TheGuardianHoldsNothingOfOursAndHeedsNoRequestToEnd) {
   EXPECT_EQ(std::ranges::count(files, "/dev/null"), 3);
   EXPECT_EQ(std::ranges::count(files, "anon_inode:[pidfd]"), 1);
   EXPECT_TRUE(std::ranges::any_of(files, [](auto& file) { return file.starts_with("socket:"); }));
-  EXPECT_EQ(getsid(crew->guardian_pid()), crew->guardian_pid());
+  EXPECT_EQ(getsid(crew.guardian()), crew.guardian());
   EXPECT_EQ(ReadFile(guardian + "/environ").find("MUSTER_AGENT"), std::string::npos);
   ASSERT_TRUE(EventuallyTrue([&] {
     return ReadFile(guardian + "/status").find("SigIgn:\t0000000000005007") != std::string::npos;
@@ -319,8 +318,8 @@ TEST_P(WorkerTreesTest, TheGuardianHoldsNothingOfOursAndHeedsNoRequestToEnd) {
 
 TEST_P(WorkerTreesTest, WorkersComeAndGoWithoutTheGuardian) {
   WorkerCrew crew(options());
-  kill(crew->guardian_pid(), SIGKILL);
-  EXPECT_TRUE(EventuallyTrue([&] { return crew->guardian_pid() == 0; })) << "it is not reaped";
+  kill(crew.guardian(), SIGKILL);
+  EXPECT_TRUE(EventuallyTrue([&] { return !FactsOf(crew.guardian()); })) << "it is not reaped";
   EXPECT_EQ(crew.AwaitEnd(crew.Start(0, Shell(Daemon(File("daemon")) + "exit 4"))), 4);
   crew->Sweep();
   EXPECT_TRUE(IsGone(AwaitPid(File("daemon"))));

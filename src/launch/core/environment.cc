@@ -1,4 +1,4 @@
-#include "launch/core/substitution.h"
+#include "launch/core/environment.h"
 
 namespace muster {
 
