@@ -2,11 +2,6 @@
 #pragma once
 
 #include <atomic>
-#include <cstdint>
-#include <memory>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include "muster/store.h"
 

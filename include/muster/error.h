@@ -7,46 +7,39 @@
 namespace muster {
 
 /// Root of all muster errors (torch.distributed.DistError).
-class DistError : public std::runtime_error {
- public:
+struct DistError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
 /// A store operation failed (torch.distributed.DistStoreError).
-class StoreError : public DistError {
- public:
+struct StoreError : DistError {
   using DistError::DistError;
 };
 
 /// A key, an element or the other participants of a barrier did not arrive in time. The store is
 /// still usable.
-class StoreTimeoutError : public StoreError {
- public:
+struct StoreTimeoutError : StoreError {
   using StoreError::StoreError;
 };
 
 /// Nothing to pop (torch.distributed.QueueEmptyError).
-class QueueEmptyError : public StoreError {
- public:
+struct QueueEmptyError : StoreError {
   using StoreError::StoreError;
 };
 
 /// No connection, or it broke (torch.distributed.DistNetworkError). A TcpStore that threw this
 /// during an operation cannot be used any more; Clone() opens a new connection.
-class NetworkError : public DistError {
- public:
+struct NetworkError : DistError {
   using DistError::DistError;
 };
 
 /// The caller has interrupted a wait (muster/interruption.h).
-class InterruptedError : public DistError {
- public:
+struct InterruptedError : DistError {
   using DistError::DistError;
 };
 
 /// This kind of store does not support the operation.
-class NotImplementedError : public DistError {
- public:
+struct NotImplementedError : DistError {
   using DistError::DistError;
 };
 

@@ -5,9 +5,7 @@
 // docs/internals/etcd.md.
 #pragma once
 
-#include <memory>
 #include <optional>
-#include <string>
 
 #include "muster/etcd.h"
 #include "muster/store.h"

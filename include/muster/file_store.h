@@ -2,9 +2,6 @@
 // the same file at the same time.
 #pragma once
 
-#include <memory>
-#include <string>
-
 #include "muster/backed_store.h"
 
 namespace muster {

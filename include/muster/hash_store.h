@@ -1,8 +1,6 @@
 // HashStore: a store inside this process, for its threads.
 #pragma once
 
-#include <memory>
-
 #include "muster/backed_store.h"
 
 namespace muster {

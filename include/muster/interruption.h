@@ -34,8 +34,6 @@ class ScopedInterruption {
   /// waits.
   explicit ScopedInterruption(std::function<bool()> is_asked);
   ~ScopedInterruption();
-  ScopedInterruption(const ScopedInterruption&) = delete;
-  ScopedInterruption& operator=(const ScopedInterruption&) = delete;
 
   /// `is_asked` has returned true, and no InterruptedError has been thrown for that yet.
   bool is_pending() const;

@@ -5,9 +5,6 @@
 // keys ("p/k/num_members", "p/k/last_member"), also over a TcpStore, as PyTorch's does.
 #pragma once
 
-#include <memory>
-#include <string>
-
 #include "muster/store.h"
 
 namespace muster {

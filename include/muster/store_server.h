@@ -59,8 +59,6 @@ class StoreServer {
   /// NetworkError if it cannot listen.
   explicit StoreServer(const StoreServerOptions& options = {});
   ~StoreServer();
-  StoreServer(const StoreServer&) = delete;
-  StoreServer& operator=(const StoreServer&) = delete;
 
   /// The server of this process on `options.port`: the running one, whatever its options, or a new
   /// one that later callers with the same port share. It ends with its last owner. Port 0 always

@@ -3,16 +3,9 @@
 // PyTorch's agents, so that both can take part.
 #pragma once
 
-#include <chrono>
-#include <cstdint>
 #include <functional>
-#include <memory>
 #include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
 
-#include "muster/store.h"
 #include "muster/tcp_store.h"
 
 namespace muster {

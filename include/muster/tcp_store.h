@@ -2,10 +2,7 @@
 // both.
 #pragma once
 
-#include <cstdint>
-#include <memory>
 #include <optional>
-#include <string>
 
 #include "muster/backed_store.h"
 #include "muster/store_server.h"

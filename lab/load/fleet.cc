@@ -10,7 +10,6 @@
 #include "etcd/link.h"
 #include "load/whole_round.h"
 #include "os/posix/process.h"
-#include "os/uv/uv_connector.h"
 #include "os/uv/uv_loop.h"
 #include "rendezvous/session/session_link.h"
 

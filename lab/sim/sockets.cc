@@ -115,11 +115,6 @@ class SimBlockingStream final : public BlockingStream {
     return count;
   }
 
-  std::string Describe() const override {
-    return Concat("(", socket_->connection().address(Connection::kClient), " -> ",
-                  socket_->connection().address(Connection::kServer), ")");
-  }
-
  private:
   bool IsOver() const { return socket_->ended || !process_.alive(); }
 

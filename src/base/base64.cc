@@ -28,16 +28,16 @@ constexpr std::array<uint8_t, 256> kDigits = [] {
 std::string Base64Encode(std::string_view bytes) {
   std::string text;
   text.reserve((bytes.size() + 2) / 3 * 4);
-  for (size_t i = 0; i < bytes.size(); i += 3) {
-    const size_t count = bytes.size() - i < 3 ? bytes.size() - i : 3;
-    uint32_t group = 0;
-    for (size_t j = 0; j < 3; ++j) {
-      group = group << 8 | (j < count ? static_cast<unsigned char>(bytes[i + j]) : 0u);
-    }
-    for (size_t j = 0; j < 4; ++j) {
-      text += j <= count ? kAlphabet[group >> (18 - 6 * j) & 63] : '=';
+  uint32_t bits = 0;
+  int unwritten = 0;  // of the bits
+  for (const char byte : bytes) {
+    bits = bits << 8 | static_cast<unsigned char>(byte);
+    for (unwritten += 8; unwritten >= 6; unwritten -= 6) {
+      text += kAlphabet[bits >> (unwritten - 6) & 63];
     }
   }
+  if (unwritten > 0) text += kAlphabet[bits << (6 - unwritten) & 63];
+  text.resize((text.size() + 3) / 4 * 4, '=');
   return text;
 }
 
@@ -61,9 +61,8 @@ Result<std::string> Base64Decode(std::string_view text) {
     in_group = (in_group + 1) % 4;
   }
   if (in_group != 0) {
-    return Error{Code::kInvalid,
-                 Concat("base64 of ", text.size(), " characters ends in a group of ", in_group,
-                        " without its padding")};
+    return MakeError(Code::kInvalid, "base64 of ", text.size(), " characters ends in a group of ",
+                     in_group, " without its padding");
   }
   return bytes;
 }

@@ -13,14 +13,9 @@ namespace {
 using std::chrono::microseconds;
 using Moment = std::chrono::time_point<std::chrono::system_clock, microseconds>;
 
-constexpr int64_t kYearMin = 1;
-constexpr int64_t kYearMax = 9999;
-
-Error NoSuchTime(const CalendarTime& f) {
-  return Error{Code::kInvalid,
-               Concat("there is no time ", f.year, '-', f.month, '-', f.day, ' ', f.hour, ':',
-                      f.minute, ':', f.second, '+', f.microsecond, "us in the years 1 to 9999")};
-}
+struct CalendarTime {
+  int year, month, day, hour, minute, second, us;
+};
 
 // The time must be in the years 1 to 9999.
 CalendarTime Fields(WallTime time) {
@@ -29,74 +24,53 @@ CalendarTime Fields(WallTime time) {
   const std::chrono::year_month_day date{midnight};
   const std::chrono::hh_mm_ss clock{moment - midnight};
   return {.year = static_cast<int>(date.year()),
-          .month = static_cast<unsigned>(date.month()),
-          .day = static_cast<unsigned>(date.day()),
-          .hour = static_cast<unsigned>(clock.hours().count()),
-          .minute = static_cast<unsigned>(clock.minutes().count()),
-          .second = static_cast<unsigned>(clock.seconds().count()),
-          .microsecond = static_cast<unsigned>(clock.subseconds().count())};
+          .month = static_cast<int>(static_cast<unsigned>(date.month())),
+          .day = static_cast<int>(static_cast<unsigned>(date.day())),
+          .hour = static_cast<int>(clock.hours().count()),
+          .minute = static_cast<int>(clock.minutes().count()),
+          .second = static_cast<int>(clock.seconds().count()),
+          .us = static_cast<int>(clock.subseconds().count())};
 }
 
 }  // namespace
 
-Result<WallTime> FromCalendar(const CalendarTime& fields) {
-  using namespace std::chrono;  // NOLINT: each line below needs several of its names
-  const bool year_fits = fields.year >= kYearMin && fields.year <= kYearMax;
-  // The calendar classes keep one byte of each field: 257 would become 1.
-  const bool date_fits = fields.month <= 12 && fields.day <= 31;
-  const bool clock_fits = fields.hour < 24 && fields.minute < 60 && fields.second < 60 &&
-                          fields.microsecond < 1'000'000;
-  if (!year_fits || !date_fits || !clock_fits) return NoSuchTime(fields);
-  const year_month_day date{year(fields.year), month(fields.month), day(fields.day)};
-  if (!date.ok()) return NoSuchTime(fields);
-  const Moment moment = sys_days(date) + hours(fields.hour) + minutes(fields.minute) +
-                        seconds(fields.second) + microseconds(fields.microsecond);
-  return WallTime{moment.time_since_epoch().count()};
-}
-
-Result<CalendarTime> ToCalendar(WallTime time) {
-  if (time < kWallTimeMin || time > kWallTimeMax) {
-    return Error{Code::kOutOfRange, Concat(static_cast<int64_t>(time),
-                                           " us since 1970 is not in the years 1 to 9999")};
-  }
-  return Fields(time);
-}
-
 std::string UtcText(WallTime time, size_t digits) {
-  const Result<CalendarTime> at = ToCalendar(time);
-  if (!at) return "";
+  if (time < kWallTimeMin || time > kWallTimeMax) return "";
+  const CalendarTime at = Fields(time);
   char text[40];
-  std::snprintf(text, sizeof text, "%04d-%02u-%02uT%02u:%02u:%02u.%06u", at->year, at->month,
-                at->day, at->hour, at->minute, at->second, at->microsecond);
+  std::snprintf(text, sizeof text, "%04d-%02d-%02dT%02d:%02d:%02d.%06d", at.year, at.month, at.day,
+                at.hour, at.minute, at.second, at.us);
   const size_t whole = std::string_view(text).find('.');
   return Concat(std::string_view(text).substr(0, digits == 0 ? whole : whole + 1 + digits), 'Z');
 }
 
 Result<WallTime> ReadDatetime(std::string_view payload) {
+  using namespace std::chrono;  // NOLINT: the lines below need several of its names
   if (payload.size() != kDatetimeBytes) {
-    return Error{Code::kInvalid,
-                 Concat("a time of ", payload.size(), " bytes instead of ", kDatetimeBytes)};
+    return MakeError(Code::kInvalid, "a time of ", payload.size(), " bytes instead of ",
+                     kDatetimeBytes);
   }
-  const auto at = [payload](size_t i) -> unsigned {
-    return static_cast<unsigned char>(payload[i]);
-  };
-  constexpr unsigned kSecondPass = 0x80;
-  return FromCalendar({.year = static_cast<int>(at(0) << 8 | at(1)),
-                       .month = at(2) & ~kSecondPass,
-                       .day = at(3),
-                       .hour = at(4),
-                       .minute = at(5),
-                       .second = at(6),
-                       .microsecond = at(7) << 16 | at(8) << 8 | at(9)});
+  const auto at = [payload](size_t i) -> int { return static_cast<unsigned char>(payload[i]); };
+  constexpr int kSecondPass = 0x80;
+  const int in_year = at(0) << 8 | at(1);
+  const auto in_month = static_cast<unsigned>(at(2) & ~kSecondPass);
+  const int us = at(7) << 16 | at(8) << 8 | at(9);
+  const year_month_day date{year(in_year), month(in_month), day(static_cast<unsigned>(at(3)))};
+  if (in_year < 1 || in_year > 9999 || !date.ok() || at(4) >= 24 || at(5) >= 60 || at(6) >= 60 ||
+      us >= 1'000'000) {
+    return MakeError(Code::kInvalid, "there is no time ", in_year, '-', in_month, '-', at(3), ' ',
+                     at(4), ':', at(5), ':', at(6), '+', us, "us in the years 1 to 9999");
+  }
+  const Moment moment =
+      sys_days(date) + hours(at(4)) + minutes(at(5)) + seconds(at(6)) + microseconds(us);
+  return WallTime{moment.time_since_epoch().count()};
 }
 
 std::string WriteDatetime(WallTime time) {
-  const CalendarTime fields = Fields(std::clamp(time, kWallTimeMin, kWallTimeMax));
-  const auto year = static_cast<unsigned>(fields.year);
-  const unsigned us = fields.microsecond;
+  const CalendarTime at = Fields(std::clamp(time, kWallTimeMin, kWallTimeMax));
   std::string payload;
-  for (const unsigned byte : {year >> 8, year, fields.month, fields.day, fields.hour, fields.minute,
-                              fields.second, us >> 16, us >> 8, us}) {
+  for (const int byte : {at.year >> 8, at.year, at.month, at.day, at.hour, at.minute, at.second,
+                         at.us >> 16, at.us >> 8, at.us}) {
     payload += static_cast<char>(byte & 0xff);
   }
   return payload;

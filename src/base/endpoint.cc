@@ -1,7 +1,6 @@
 #include "base/endpoint.h"
 
-#include <charconv>
-
+#include "base/parse.h"
 #include "base/text.h"
 
 namespace muster {
@@ -13,7 +12,7 @@ std::string Endpoint::ToString() const {
 
 Result<Endpoint> ParseHostPort(std::string_view text) {
   const auto wrong = [&](std::string_view why) {
-    return Error{Code::kInvalid, Concat("'", Printable(text), "' is not HOST:PORT: ", why)};
+    return MakeError(Code::kInvalid, "'", Printable(text), "' is not HOST:PORT: ", why);
   };
   const size_t colon = text.rfind(':');
   if (colon == std::string_view::npos) return wrong("the port is missing");
@@ -28,14 +27,9 @@ Result<Endpoint> ParseHostPort(std::string_view text) {
   if (host.find_first_of("[]") != std::string_view::npos) {
     return wrong("brackets belong around an IPv6 address, and nowhere else");
   }
-  const std::string_view digits = text.substr(colon + 1);
-  Endpoint endpoint{.host = std::string(host)};
-  const auto [end, failure] =
-      std::from_chars(digits.data(), digits.data() + digits.size(), endpoint.port);
-  if (digits.empty() || failure != std::errc() || end != digits.data() + digits.size()) {
-    return wrong("the port must be a number from 0 to 65535");
-  }
-  return endpoint;
+  const std::optional<uint16_t> port = ParseAll<uint16_t>(text.substr(colon + 1));
+  if (!port) return wrong("the port must be a number from 0 to 65535");
+  return Endpoint{.host = std::string(host), .port = *port};
 }
 
 }  // namespace muster

@@ -10,47 +10,36 @@ namespace muster::wire {
 
 using Json = nlohmann::json;
 
-void AppendJsonString(std::string& out, std::string_view text) {
-  out += Json(text).dump(-1, ' ', true, Json::error_handler_t::replace);
+namespace {
+std::string Quoted(std::string_view text) {
+  return Json(text).dump(-1, ' ', true, Json::error_handler_t::replace);
 }
+}  // namespace
 
-void FlatJsonWriter::Name(std::string_view name) {
-  if (text_.size() > 1) text_ += ", ";
-  AppendJsonString(text_, name);
-  text_ += ": ";
+void AppendJsonString(std::string& out, std::string_view text) { out += Quoted(text); }
+
+FlatJsonWriter& FlatJsonWriter::Put(std::string_view name, std::string_view value) {
+  text_ += Concat(text_.size() > 1 ? ", " : "", Quoted(name), ": ", value);
+  return *this;
 }
 
 FlatJsonWriter& FlatJsonWriter::Text(std::string_view name, std::string_view value) {
-  if (value.empty()) return *this;
-  Name(name);
-  AppendJsonString(text_, value);
-  return *this;
+  return value.empty() ? *this : Put(name, Quoted(value));
 }
 
 FlatJsonWriter& FlatJsonWriter::Number(std::string_view name, int64_t value, int64_t usual) {
-  if (value == usual) return *this;
-  Name(name);
-  text_ += Concat(value);
-  return *this;
+  return value == usual ? *this : Put(name, Concat(value));
 }
 
 FlatJsonWriter& FlatJsonWriter::Truth(std::string_view name, bool value) {
-  if (!value) return *this;
-  Name(name);
-  text_ += "true";
-  return *this;
+  return value ? Put(name, "true") : *this;
 }
 
 FlatJsonWriter& FlatJsonWriter::Texts(std::string_view name,
                                       const std::vector<std::string>& values) {
-  if (values.empty()) return *this;
-  Name(name);
-  for (const std::string& value : values) {
-    text_ += &value == &values.front() ? "[" : ", ";
-    AppendJsonString(text_, value);
-  }
-  text_ += "]";
-  return *this;
+  std::string list;
+  for (const std::string& value : values) list += Concat(list.empty() ? "[" : ", ", Quoted(value));
+  return values.empty() ? *this : Put(name, list + "]");
 }
 
 /// Receives the parts of the text from left to right, and stops at the first part that a flat
@@ -59,13 +48,9 @@ class FlatJsonReader::Parser : public nlohmann::json_sax<Json> {
  public:
   Parser(FlatJsonReader& reader, Nulls nulls) : reader_(reader), nulls_(nulls) {}
 
-  bool null() override {
-    return nulls_ == Nulls::kAllowed && !in_list_ ? Put(nullptr) : Refuse("null");
-  }
-  bool boolean(bool value) override { return in_list_ ? Refuse("a boolean") : Put(value); }
-  bool number_integer(number_integer_t value) override {
-    return in_list_ ? Refuse("a number") : Put(value);
-  }
+  bool null() override { return nulls_ == Nulls::kAllowed ? Put("null", nullptr) : Refuse("null"); }
+  bool boolean(bool value) override { return Put("a boolean", value); }
+  bool number_integer(number_integer_t value) override { return Put("a number", value); }
   bool number_unsigned(number_unsigned_t value) override {
     if (!std::in_range<int64_t>(value)) return Refuse("no integer of 64 bits");
     return number_integer(static_cast<int64_t>(value));
@@ -74,7 +59,7 @@ class FlatJsonReader::Parser : public nlohmann::json_sax<Json> {
     return Refuse("no integer of 64 bits");
   }
   bool string(std::string& value) override {
-    if (!in_list_) return Put(std::move(value));
+    if (!in_list_) return Put("a text", std::move(value));
     list_.push_back(std::move(value));
     return true;
   }
@@ -95,7 +80,7 @@ class FlatJsonReader::Parser : public nlohmann::json_sax<Json> {
   }
   bool end_array() override {
     in_list_ = false;
-    return Put(std::exchange(list_, {}));
+    return Put("a list", std::exchange(list_, {}));
   }
   bool parse_error(size_t at, const std::string&, const nlohmann::detail::exception& e) override {
     // Removes the library's prefix, which repeats the position.
@@ -105,8 +90,9 @@ class FlatJsonReader::Parser : public nlohmann::json_sax<Json> {
   }
 
  private:
-  bool Put(Value value) {
+  bool Put(std::string_view kind, Value value) {
     if (!begun_) return Refuse("no object");
+    if (in_list_) return Refuse(kind);
     reader_.values_.insert_or_assign(name_, std::move(value));
     return true;
   }

@@ -30,7 +30,7 @@ class FlatJsonWriter {
   std::string Take() { return text_ + "}"; }
 
  private:
-  void Name(std::string_view name);
+  FlatJsonWriter& Put(std::string_view name, std::string_view value);
   std::string text_ = "{";
 };
 

@@ -8,13 +8,6 @@ namespace muster {
 
 constinit thread_local InterruptionScope* this_threads_interruption = nullptr;
 
-namespace {
-
-// noexcept: an exception would have to pass through code that cancels and cleans up.
-bool Ask(const std::function<bool()>& is_asked) noexcept { return is_asked(); }
-
-}  // namespace
-
 bool IsInterrupted() {
   for (const auto* scope = this_threads_interruption; scope != nullptr; scope = scope->outer) {
     if (scope->is_pending) return true;
@@ -42,7 +35,8 @@ bool CheckInterruption(Instant now, bool at_once) {
   for (auto* scope = innermost; scope != nullptr; scope = scope->outer) {
     if (scope->next_check > now && !at_once) continue;
     scope->next_check = now + kCheckInterval;
-    scope->is_pending = Ask(scope->is_asked);
+    // noexcept: an exception would have to pass through code that cancels and cleans up.
+    scope->is_pending = [&]() noexcept { return scope->is_asked(); }();
     if (scope->is_pending) return true;
   }
   return false;
@@ -69,7 +63,7 @@ std::string InterruptedAfter(Instant began, Instant now) {
 }
 
 Error Interrupted(Instant began, Instant now, std::string_view waiting_for) {
-  return {Code::kInterrupted, Concat(InterruptedAfter(began, now), " while ", waiting_for)};
+  return MakeError(Code::kInterrupted, InterruptedAfter(began, now), " while ", waiting_for);
 }
 
 }  // namespace muster

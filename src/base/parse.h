@@ -10,12 +10,13 @@
 
 namespace muster {
 
-/// Reads a number that is the whole text: no blanks, no '+', nothing after it.
-template <typename T>
-std::optional<T> ParseAll(std::string_view text) {
+/// Reads a number that is the whole text: no blanks, no '+', nothing after it. The base is
+/// ten unless another is given.
+template <typename T, typename... Base>
+std::optional<T> ParseAll(std::string_view text, Base... base) {
   T number{};
   const char* const end = text.data() + text.size();
-  const auto [stop, failure] = std::from_chars(text.data(), end, number);
+  const auto [stop, failure] = std::from_chars(text.data(), end, number, base...);
   if (failure != std::errc() || stop != end) return std::nullopt;
   return number;
 }

@@ -1,8 +1,9 @@
 #include "base/percent.h"
 
-#include <charconv>
 #include <cstdint>
-#include <system_error>
+
+#include "base/parse.h"
+#include "base/text.h"
 
 namespace muster {
 
@@ -11,34 +12,20 @@ std::string PercentEncoded(std::string_view text, bool (*is_plain)(char)) {
   std::string out;
   out.reserve(text.size());
   for (const char c : text) {
-    if (is_plain(c)) {
-      out += c;
-      continue;
-    }
     const auto byte = static_cast<unsigned char>(c);
-    out += '%';
-    out += kHex[byte >> 4];
-    out += kHex[byte & 15];
+    out += is_plain(c) ? std::string(1, c) : Concat('%', kHex[byte >> 4], kHex[byte & 15]);
   }
   return out;
 }
 
 std::optional<std::string> PercentDecoded(std::string_view text) {
-  std::string out;
-  out.reserve(text.size());
-  for (size_t at = 0; at < text.size(); ++at) {
-    if (text[at] != '%') {
-      out += text[at];
-      continue;
-    }
-    const std::string_view digits = text.substr(at + 1, 2);
-    uint8_t byte = 0;
-    const auto [end, failure] =
-        std::from_chars(digits.data(), digits.data() + digits.size(), byte, 16);
-    if (digits.size() != 2 || failure != std::errc() || end != digits.data() + 2)
-      return std::nullopt;
-    out += static_cast<char>(byte);
-    at += 2;
+  std::string out(text.substr(0, text.find('%')));
+  for (text.remove_prefix(out.size()); !text.empty();) {
+    const std::optional<uint8_t> byte = ParseAll<uint8_t>(text.substr(1, 2), 16);
+    if (!byte || text.size() < 3) return std::nullopt;
+    const std::string_view plain = text.substr(3, text.find('%', 3) - 3);
+    out += Concat(static_cast<char>(*byte), plain);
+    text.remove_prefix(3 + plain.size());
   }
   return out;
 }

@@ -13,7 +13,9 @@ class SpinningMutex {
   void lock() {
     for (int i = 0; i < kLooks; ++i) {
       if (mutex_.try_lock()) return;
-      Pause();
+#if defined(__x86_64__) || defined(__i386__)
+      __builtin_ia32_pause();
+#endif
     }
     mutex_.lock();  // the holder was preempted: let it run
   }
@@ -22,12 +24,6 @@ class SpinningMutex {
 
  private:
   static constexpr int kLooks = 100;
-
-  static void Pause() {
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#endif
-  }
 
   std::mutex mutex_;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/parse.h"
 #include "base/trim.h"
 #include "base/utf8.h"
 
@@ -36,16 +37,10 @@ std::string HumanBytes(uint64_t bytes) {
   if (bytes == 1) return "1 byte";
   constexpr std::array kUnits = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   size_t unit = 0;
-  uint64_t whole = bytes;
   uint64_t rest = 0;
-  while (whole >= 1024 && unit + 1 < kUnits.size()) {
-    rest = whole % 1024;
-    whole /= 1024;
-    ++unit;
-  }
+  for (; bytes >= 1024; bytes /= 1024, ++unit) rest = bytes % 1024;
   const uint64_t tenths = rest * 10 / 1024;
-  return tenths == 0 ? Concat(whole, ' ', std::string_view(kUnits[unit]))
-                     : Concat(whole, '.', tenths, ' ', std::string_view(kUnits[unit]));
+  return Concat(bytes, tenths == 0 ? "" : Concat('.', tenths), ' ', kUnits[unit]);
 }
 
 std::optional<int64_t> ParseWholeNumber(std::string_view text) {
@@ -63,10 +58,7 @@ std::optional<int64_t> ParseWholeNumber(std::string_view text) {
     previous = c;
   }
   if (previous == '_') return std::nullopt;  // empty, or an underscore at the end
-  int64_t value = 0;
-  const auto [end, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  if (failure != std::errc()) return std::nullopt;
-  return value;
+  return ParseAll<int64_t>(digits);
 }
 
 std::string LowerCase(std::string_view text) {
@@ -90,8 +82,7 @@ std::optional<bool> ParseBool(std::string_view word) {
 
 Result<int64_t> ParseCounter(std::string_view text) {
   constexpr std::string_view kSpace = " \t\n\v\f\r";
-  const size_t begin = text.find_first_not_of(kSpace);
-  std::string_view digits = begin == std::string_view::npos ? "" : text.substr(begin);
+  std::string_view digits = text.substr(std::min(text.find_first_not_of(kSpace), text.size()));
   // from_chars knows '-' but not '+'; "+-5" must stay an error.
   if (digits.starts_with('+')) {
     digits.remove_prefix(1);
@@ -100,10 +91,10 @@ Result<int64_t> ParseCounter(std::string_view text) {
   int64_t value = 0;
   const auto [end, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
   if (failure == std::errc::result_out_of_range) {
-    return Error{Code::kOutOfRange, Concat("'", Printable(text, 40), "' does not fit in 64 bits")};
+    return MakeError(Code::kOutOfRange, "'", Printable(text, 40), "' does not fit in 64 bits");
   }
   if (failure != std::errc()) {
-    return Error{Code::kInvalid, Concat("'", Printable(text, 40), "' is not a number")};
+    return MakeError(Code::kInvalid, "'", Printable(text, 40), "' is not a number");
   }
   return value;
 }

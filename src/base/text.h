@@ -33,6 +33,12 @@ std::string Concat(const Pieces&... pieces) {
   return out;
 }
 
+/// An error with such a message.
+template <typename... Pieces>
+Error MakeError(Code code, const Pieces&... message) {
+  return {code, Concat(message...)};
+}
+
 /// "8 MiB", "1.5 KiB", "17 bytes": for messages that a person reads.
 std::string HumanBytes(uint64_t bytes);
 

@@ -138,7 +138,7 @@ struct StoreServer::Impl {
     threads[0]->RunAndWait([&] {
       listener = std::make_unique<UvListener>(threads[0]->loop(), std::move(socket), &JudgeBytes,
                                               ToSink(options), options.descriptor_reserve);
-      listener->Start([this](Listener::OpenSocket open) { HandOut(std::move(open)); },
+      listener->Start([this](UvListener::OpenSocket open) { HandOut(std::move(open)); },
                       [this](const PeerGroup& from, size_t connections, bool only_unused) {
                         MakeRoom(next_loop % threads.size(), threads.size(), from, connections,
                                  only_unused);
@@ -179,7 +179,7 @@ struct StoreServer::Impl {
   }
 
   // Round robin: all loops serve about as many connections.
-  void HandOut(Listener::OpenSocket open) {
+  void HandOut(UvListener::OpenSocket open) {
     const size_t loop = next_loop++ % threads.size();
     PostTo(loop, [this, loop, open = std::move(open)](ServerLoop& server) {
       try {

@@ -14,7 +14,6 @@
 #include "os/posix/posix_clock.h"
 #include "os/posix/posix_dialer.h"
 #include "os/posix/process.h"
-#include "os/uv/uv_connector.h"
 #include "os/uv/uv_loop.h"
 #include "store/free_socket.h"
 #include "store/throw.h"
@@ -37,17 +36,6 @@ class StdMonitor final : public Monitor {
  private:
   std::mutex mutex_;
   std::condition_variable news_;
-};
-
-class UvLoopThread final : public LoopThread {
- public:
-  Loop& loop() override { return thread_->loop(); }
-  Connector& connector() override { return connector_; }
-  void RunAndWait(const std::function<void()>& work) override { thread_->RunAndWait(work); }
-
- private:
-  const std::unique_ptr<UvThread> thread_ = ValueOrThrow(UvThread::Open());
-  UvConnector connector_{thread_->loop()};
 };
 
 class BoundPort final : public ReservedPort {
@@ -140,7 +128,7 @@ class RealProcess final : public System {
   std::unique_ptr<Thread> StartThread(std::function<void()> body) override {
     return std::make_unique<StdThread>(std::move(body));
   }
-  std::unique_ptr<LoopThread> StartLoop() override { return std::make_unique<UvLoopThread>(); }
+  std::unique_ptr<LoopThread> StartLoop() override { return ValueOrThrow(UvThread::Open()); }
   std::unique_ptr<ReservedPort> ReservePort() override { return std::make_unique<BoundPort>(); }
 
  private:

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/text.h"
 #include "store/store_backend.h"
 #include "store/throw.h"
 
@@ -14,6 +15,13 @@ std::vector<std::string_view> Views(const std::vector<std::string>& texts) {
 }
 
 }  // namespace
+
+std::string NamesOf(std::span<const std::string_view> keys) {
+  std::string names = "keys: ";
+  for (const std::string_view& key : keys)
+    names += Concat(&key == &keys.front() ? "" : ", ", Printable(key));
+  return names;
+}
 
 BackedStore::BackedStore(std::unique_ptr<StoreBackend> backend) : backend_(std::move(backend)) {}
 

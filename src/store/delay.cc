@@ -11,13 +11,8 @@
 
 namespace muster {
 
-namespace {
-
-constexpr std::chrono::milliseconds kWorthwhile(10);
-
-}  // namespace
-
 void Delay(std::chrono::milliseconds time) {
+  constexpr std::chrono::milliseconds kWorthwhile(10);
   if (time < kWorthwhile) return;
   PosixClock clock;
   const Instant began = clock.Now();

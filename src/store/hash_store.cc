@@ -6,7 +6,6 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <vector>
 
 #include "base/interruption.h"
 #include "base/limits.h"
@@ -23,7 +22,7 @@ using Keys = std::span<const std::string_view>;
 
 Error RefusalOf(const Request& request, Reply::Why why) {
   const auto error = [why](Code code, std::string_view call, std::string_view limit = "") {
-    return Error{code, Concat(call, ": ", Describe(why), limit.empty() ? "" : ": ", limit)};
+    return MakeError(code, call, ": ", Describe(why), limit.empty() ? "" : ": ", limit);
   };
   const std::string key = Printable(request.key);
   const std::string reply_max = HumanBytes(kReplyBytesMax);
@@ -47,13 +46,6 @@ Error RefusalOf(const Request& request, Reply::Why why) {
   }
 }
 
-std::string NamesOf(Keys keys) {
-  std::string names;
-  for (const std::string_view key : keys)
-    names += Concat(names.empty() ? "" : ", ", Printable(key));
-  return names;
-}
-
 // Drives the store machine with threads instead of connections: each call is a client, and a parked
 // client waits on its own condition variable.
 struct HashBackend final : StoreBackend {
@@ -63,13 +55,8 @@ struct HashBackend final : StoreBackend {
   std::mutex mutex;  // guards all below
   StoreMachine machine{{.empty_counts_as_zero = true}};
   uint64_t calls = 0;
-  struct Parked {
-    std::condition_variable wake;
-    bool released = false;
-  };
-  std::unordered_map<ClientId, Parked*> parked;
-  std::condition_variable change;  // notified of any change of the store while a thread awaits one
-  int awaiting_change = 0;
+  std::unordered_map<ClientId, std::condition_variable*> parked;  // until they are released
+  std::condition_variable change;                                 // notified of any step
 
   Result<Answer> Execute(const Request& request, Timeout timeout) override;
 
@@ -78,7 +65,7 @@ struct HashBackend final : StoreBackend {
     machine.TakeGarbage();  // garbage of the last step, whose reply has been copied
     const Reply reply = machine.Step(client, request, clock.Now(), released);
     Wake(released);
-    if (awaiting_change > 0) change.notify_all();
+    change.notify_all();
     return reply;
   }
 
@@ -86,8 +73,8 @@ struct HashBackend final : StoreBackend {
     for (const ClientId client : released) {
       const auto found = parked.find(client);
       if (found == parked.end()) continue;
-      found->second->released = true;
-      found->second->wake.notify_one();
+      found->second->notify_one();
+      parked.erase(found);
     }
   }
 };
@@ -143,7 +130,7 @@ class HashBackend::Call {
       MUSTER_TRY(Answer answer, Step(pop));
       if (answer.number > 0) return answer;
       if (pop.number == 0) {
-        return Error{Code::kNotFound, Concat("queue is empty: ", Printable(pop.key))};
+        return MakeError(Code::kNotFound, "queue is empty: ", Printable(pop.key));
       }
     }
   }
@@ -155,9 +142,9 @@ class HashBackend::Call {
     const Reply reply = store_.Step(client_, wait);
     if (reply.kind == Reply::Kind::kStopWaiting) return Ok();
     if (reply.kind == Reply::Kind::kRefused) return RefusalOf(wait, reply.why);
-    Parked own;
-    store_.parked.emplace(client_, &own);
-    const bool in_time = Sleep(own.wake, [&] { return own.released; });
+    std::condition_variable wake;
+    store_.parked.emplace(client_, &wake);
+    const bool in_time = Sleep(wake, [&] { return !store_.parked.contains(client_); });
     store_.parked.erase(client_);
     return in_time ? Ok() : Status(LateFor(keys));
   }
@@ -166,9 +153,7 @@ class HashBackend::Call {
   /// Returns after any change of the store; kTimeout, naming `key`.
   Status WaitForChange(std::string_view key) {
     const uint64_t before = store_.calls;
-    ++store_.awaiting_change;
     const bool in_time = Sleep(store_.change, [&] { return store_.calls != before; });
-    --store_.awaiting_change;
     return in_time ? Ok() : Status(LateFor({&key, 1}));
   }
 
@@ -183,10 +168,10 @@ class HashBackend::Call {
   }
 
   Error LateFor(Keys keys) const {
-    const std::string names = Concat("keys: ", NamesOf(keys));
     if (IsInterrupted())
-      return Interrupted(began_, store_.clock.Now(), Concat("waiting for ", names));
-    return {Code::kTimeout, Concat("Wait timeout after ", timeout_.count(), " ms, ", names)};
+      return Interrupted(began_, store_.clock.Now(), Concat("waiting for ", NamesOf(keys)));
+    return MakeError(Code::kTimeout, "Wait timeout after ", timeout_.count(), " ms, ",
+                     NamesOf(keys));
   }
 
   HashBackend& store_;

@@ -7,18 +7,12 @@
 
 namespace muster {
 
-namespace {
-
-std::function<bool()> MustBeThere(std::function<bool()> is_asked) {
-  if (!is_asked) throw std::invalid_argument("ScopedInterruption: there is no function to ask");
-  return is_asked;
-}
-
-}  // namespace
-
 ScopedInterruption::ScopedInterruption(std::function<bool()> is_asked)
-    : scope_(std::make_unique<InterruptionScope>(InterruptionScope{
-          .is_asked = MustBeThere(std::move(is_asked)), .outer = this_threads_interruption})) {
+    : scope_(std::make_unique<InterruptionScope>(
+          InterruptionScope{.is_asked = std::move(is_asked), .outer = this_threads_interruption})) {
+  if (!scope_->is_asked) {
+    throw std::invalid_argument("ScopedInterruption: there is no function to ask");
+  }
   this_threads_interruption = scope_.get();
 }
 

@@ -1,10 +1,9 @@
 #include "muster/network.h"
 
 #include <algorithm>
-#include <charconv>
 #include <stdexcept>
-#include <utility>
 
+#include "base/parse.h"
 #include "base/text.h"
 #include "base/trim.h"
 #include "os/posix/host.h"
@@ -16,22 +15,15 @@ namespace {
 
 constexpr int kPortMax = 65535;
 
-bool IsDigit(char c) { return c >= '0' && c <= '9'; }
-
 // The resolver checks names. This only refuses texts that can be neither a name nor an address:
 // blanks, slashes, brackets, control characters, invalid UTF-8.
 bool IsHost(std::string_view host) {
   const auto allowed = [](char c) {
-    return IsDigit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '.' ||
-           c == ':' || c == '-' || static_cast<unsigned char>(c) >= 0x80;
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
+           c == '.' || c == ':' || c == '-' || static_cast<unsigned char>(c) >= 0x80;
   };
-  return !host.empty() && std::all_of(host.begin(), host.end(), allowed) &&
-         Printable(host, host.size()) == host;  // unchanged: everything beyond ASCII is UTF-8
-}
-
-std::string_view WithoutBrackets(std::string_view host) {
-  const bool enclosed = host.size() > 1 && host.front() == '[' && host.back() == ']';
-  return enclosed ? host.substr(1, host.size() - 2) : host;
+  // Unchanged: everything beyond ASCII is UTF-8.
+  return !host.empty() && std::ranges::all_of(host, allowed) && OneLine(host) == host;
 }
 
 }  // namespace
@@ -55,7 +47,9 @@ HostAndPort ParseRendezvousEndpoint(std::string_view endpoint, int default_port)
   // A text that is wholly in brackets is a host: its last colon belongs to the address.
   const bool all_host = text.front() == '[' && text.back() == ']';
   const size_t colon = all_host ? std::string_view::npos : text.rfind(':');
-  const std::string_view host = WithoutBrackets(text.substr(0, colon));
+  std::string_view host = text.substr(0, colon);
+  if (host.size() > 1 && host.front() == '[' && host.back() == ']')
+    host = host.substr(1, host.size() - 2);
   int port = default_port;
   if (colon != std::string_view::npos) {
     const std::string_view digits = text.substr(colon + 1);
@@ -78,11 +72,9 @@ HostAndPort ParseRendezvousEndpoint(std::string_view endpoint, int default_port)
 }
 
 std::optional<int> TryParsePort(std::string_view text) {
-  if (text.empty() || text.size() > 5 || !std::all_of(text.begin(), text.end(), IsDigit))
-    return std::nullopt;
-  int port = 0;
-  std::from_chars(text.data(), text.data() + text.size(), port);
-  return port;
+  const std::optional<uint32_t> port = ParseAll<uint32_t>(text);
+  if (!port || text.size() > 5) return std::nullopt;
+  return static_cast<int>(*port);
 }
 
 bool MatchesThisMachine(const std::string& host) { return IsThisHost(host); }

@@ -4,7 +4,9 @@
 
 #include <chrono>
 #include <cstdint>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -18,6 +20,9 @@ struct Answer {
   std::string value{};
   std::vector<std::string> values{};
 };
+
+/// "keys: a, b": for messages.
+std::string NamesOf(std::span<const std::string_view> keys);
 
 /// Any thread.
 class StoreBackend {

@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <stdexcept>
-#include <utility>
 
 #include "base/text.h"
-#include "muster/network.h"
 #include "os/posix/posix_clock.h"
 #include "store/free_socket.h"
 #include "store/scoped_store_timeout.h"
@@ -32,8 +30,9 @@ std::string Bracketed(const Names& names, bool complete) {
   return Concat('[', list, complete ? "]" : ", ...]");
 }
 
-/// Throws `text` as a StoreTimeoutError, if `error` is one, or as a StoreError.
-[[noreturn]] void ThrowAs(const StoreError& error, const std::string& text) {
+/// Throws `problem` and its cause as a StoreTimeoutError, if the cause is one, or as a StoreError.
+[[noreturn]] void ThrowAs(const StoreError& error, std::string_view problem) {
+  const std::string text = Concat(problem, "; ", Printable(error.what(), 512));
   if (dynamic_cast<const StoreTimeoutError*>(&error) != nullptr) throw StoreTimeoutError(text);
   throw StoreError(text);
 }
@@ -130,7 +129,7 @@ std::string AwaitFindings(Store& store, std::string_view prefix, const BarrierOp
   if (!options.rank) {
     arrived = ArrivedBy(store, prefix, arrived);
     ThrowAs(error, Concat(barrier, arrived, " came, ", std::max<int64_t>(0, world_size - arrived),
-                          " did not; ", Printable(error.what(), 512)));
+                          " did not"));
   }
   std::string finding;
   try {
@@ -143,8 +142,7 @@ std::string AwaitFindings(Store& store, std::string_view prefix, const BarrierOp
     // The store failed: the first error is still the one to report.
     finding = Concat("the missing ranks are unknown: ", lost.what());
   }
-  ThrowAs(error, Concat("rank ", *options.rank, ": ", barrier, finding, "; ",
-                        Printable(error.what(), 512)));
+  ThrowAs(error, Concat("rank ", *options.rank, ": ", barrier, finding));
 }
 
 // --- Exchanges --------------------------------------------------------------------------------
@@ -184,8 +182,7 @@ void FindAbsent(Store& store, std::string_view prefix, int64_t first, int64_t en
           ? std::string("some values came too late, or not at all")
           : Concat("ranks ", Bracketed(absent, absent.size() < kMissingShownMax), " gave no value");
   ThrowAs(error, Concat("rank ", rank, ": exchange '", Printable(prefix), "' of ", world_size,
-                        " members failed (", Limit(store.Timeout()), "): ", missing, "; ",
-                        Printable(error.what(), 512)));
+                        " members failed (", Limit(store.Timeout()), "): ", missing));
 }
 
 }  // namespace
@@ -235,7 +232,7 @@ std::vector<std::string> GetAll(Store& store, int64_t rank, std::string_view pre
   } catch (const StoreError& error) {
     ThrowAs(error, Concat("rank 0: exchange '", Printable(prefix), "' of ", world_size,
                           " members: only ", ArrivedBy(store, finished, arrived), " have read it (",
-                          Limit(store.Timeout()), "); ", Printable(error.what(), 512)));
+                          Limit(store.Timeout()), ")"));
   }
   return values;
 }

@@ -84,7 +84,7 @@ std::unique_ptr<TcpBackend> Open(std::string host, const TcpStoreOptions& option
   store->Connect();
   const int world_size = options.world_size.value_or(-1);
   if (options.wait_for_workers && world_size > 0) {
-    OkOrThrow(store->client->Join(world_size, store->server != nullptr, options.timeout));
+    ValueOrThrow(store->client->Join(world_size, store->server != nullptr, options.timeout));
   }
   return store;
 }

@@ -31,8 +31,4 @@ T ValueOrThrow(Result<T> result) {
   return std::move(*result);
 }
 
-inline void OkOrThrow(const Status& status) {
-  if (!status) Throw(status.error());
-}
-
 }  // namespace muster

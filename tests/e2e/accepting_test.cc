@@ -27,7 +27,7 @@ TEST(AcceptingTest, AFloodOfConnectionsLeavesTurnsToTheOthersOnItsLoop) {
     const auto judge = [](std::string_view) { return Opening::kOther; };
     listener = std::make_unique<UvListener>(loop, std::move(*socket), judge, nullptr, 0);
     listener->Start(
-        [&](const Listener::OpenSocket&) {
+        [&](const UvListener::OpenSocket&) {
           if (++accepted == 1) loop.Post([&] { at_next_turn = accepted; });
         },
         [](const PeerGroup&, size_t, bool) {});

@@ -64,8 +64,8 @@ TEST_F(DialerTest, Item105_AnAddressThatSwallowsEverythingDoesNotHideTheNext) {
   const Stopwatch watch;
   const auto stream = ConnectToAny(addresses, clock_, clock_.Now() + 1s);
   ASSERT_TRUE(stream) << stream.error().message;
-  EXPECT_THAT((*stream)->Describe(), ::testing::HasSubstr(std::to_string(listener.port())));
   EXPECT_GE(watch.Elapsed(), milliseconds(400));  // half of the time was for the first one
+  EXPECT_TRUE(listener.HasWaiting(milliseconds(5'000)));
 }
 
 TEST_F(DialerTest, Item107_AddressesThatAllSwallowCostTheDeadlineAndNoMore) {

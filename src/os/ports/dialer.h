@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <memory>
 #include <span>
-#include <string>
 #include <string_view>
 
 #include "base/endpoint.h"
@@ -26,9 +25,6 @@ class BlockingStream {
   /// nothing was read. kClosed: the peer closed the connection in an orderly way. kUnavailable: it
   /// failed.
   virtual Result<size_t> Receive(std::span<char> into, Instant deadline) = 0;
-
-  /// "(127.0.0.1:4711 -> 127.0.0.1:29500)": for messages.
-  virtual std::string Describe() const = 0;
 };
 
 class Dialer {

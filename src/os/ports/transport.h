@@ -77,23 +77,6 @@ class Stream {
 
 using StreamPtr = std::unique_ptr<Stream>;
 
-/// Accepts connections. Lives on the loop that it was made for.
-class Listener {
- public:
-  virtual ~Listener() = default;
-
-  /// `accept` is called once for each new connection, on the listener's loop. The callee chooses
-  /// the loop that will serve it and calls `open(loop)` there; a connection that is never opened is
-  /// closed.
-  using OpenSocket = std::function<StreamPtr(Loop& loop)>;
-  /// Few descriptors are left: up to `count` connections of this peer should be closed soon, the
-  /// least used ones first; only unused ones if `only_unused`.
-  using MakeRoom = std::function<void(const PeerGroup& from, size_t count, bool only_unused)>;
-  virtual void Start(std::function<void(OpenSocket open)> accept, MakeRoom make_room) = 0;
-
-  virtual uint16_t port() const = 0;
-};
-
 struct ConnectOptions {
   Duration patience = 5s;  ///< For the whole attempt.
   /// The connection ends if the peer's machine does not acknowledge sent bytes for this long; 0:

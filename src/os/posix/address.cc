@@ -4,7 +4,6 @@
 #include <netinet/in.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <future>
 #include <memory>
@@ -44,14 +43,11 @@ bool ComesWithin(const std::future<Result<HostRecord>>& answer, Duration limit) 
   const auto comes = [&](Duration time) {
     return answer.wait_for(time) == std::future_status::ready;
   };
-  if (!CanBeInterrupted()) {
-    if (limit == Duration::max()) return answer.wait(), true;
-    return comes(limit);
-  }
   Instant now = BootTime();
   for (const Instant deadline = now + limit; now < deadline; now = BootTime()) {
     if (CheckInterruption(now)) return false;
-    if (comes(UntilNextCheck(deadline) - now)) return true;
+    // The library adds the time to its clock, which must not overflow.
+    if (comes(std::min<Duration>(UntilNextCheck(deadline) - now, 1h))) return true;
   }
   return comes(0s);
 }
@@ -101,15 +97,16 @@ IpBytes BytesOf(const sockaddr& address) {
   return bytes;
 }
 
-std::string ToString(const sockaddr_storage& address) {
-  const IpBytes bytes = BytesOf(*Raw(address));
+std::string ToString(const IpBytes& bytes) {
   char text[INET6_ADDRSTRLEN] = "?";
-  if (IsMapped(bytes)) {
-    inet_ntop(AF_INET, bytes.data() + sizeof kMapped, text, sizeof text);
-    return Concat(std::string_view(text), ':', PortOf(address));
-  }
-  inet_ntop(AF_INET6, bytes.data(), text, sizeof text);
-  return Concat('[', std::string_view(text), "]:", PortOf(address));
+  const bool is_mapped = IsMapped(bytes);
+  inet_ntop(is_mapped ? AF_INET : AF_INET6, bytes.data() + (is_mapped ? sizeof kMapped : 0), text,
+            sizeof text);
+  return text;
+}
+
+std::string ToString(const sockaddr_storage& address) {
+  return Endpoint{.host = ToString(BytesOf(*Raw(address))), .port = PortOf(address)}.ToString();
 }
 
 uint16_t PortOf(const sockaddr_storage& address) {
@@ -140,15 +137,13 @@ Result<HostRecord> LookUpInTime(const Endpoint& endpoint, int flags, Instant now
       promise->set_value(LookUp(endpoint, flags));
     }).detach();
   } catch (const std::system_error& failure) {  // std::thread reports a failed start in this way
-    return Error{Code::kUnavailable, Concat("looking up '", endpoint.host, "': no thread for it: ",
-                                            std::string_view(failure.what()))};
+    return MakeError(Code::kUnavailable, "looking up '", endpoint.host,
+                     "': no thread for it: ", std::string_view(failure.what()));
   }
-  const Duration limit = deadline == Instant::Never() ? Duration::max() : deadline - now;
-  if (!ComesWithin(answer, std::max<Duration>(limit, 0ns))) {
+  if (!ComesWithin(answer, std::max<Duration>(deadline - now, 0ns))) {
     if (IsInterrupted())
-      return Error{Code::kInterrupted,
-                   Concat("interrupted while looking up '", endpoint.host, "'")};
-    return Error{Code::kTimeout, Concat("looking up '", endpoint.host, "' took too long")};
+      return MakeError(Code::kInterrupted, "interrupted while looking up '", endpoint.host, "'");
+    return MakeError(Code::kTimeout, "looking up '", endpoint.host, "' took too long");
   }
   return answer.get();
 }

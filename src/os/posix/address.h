@@ -34,6 +34,8 @@ std::optional<sockaddr_storage> PeerAddress(int fd);
 using IpBytes = std::array<uint8_t, 16>;
 IpBytes BytesOf(const sockaddr& address);
 bool IsMapped(const IpBytes& bytes);
+/// "127.0.0.1", "::1".
+std::string ToString(const IpBytes& bytes);
 
 /// The port of an IPv4 or IPv6 address.
 uint16_t PortOf(const sockaddr_storage& address);

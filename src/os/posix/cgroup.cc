@@ -8,12 +8,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <system_error>
 
+#include "base/parse.h"
 #include "os/posix/file_io.h"
 #include "os/posix/forking.h"
 #include "os/posix/process_tree.h"
@@ -29,48 +29,19 @@ bool WriteTo(const std::string& path, std::string_view text) {
   return file.is_open() && WriteAll(file.get(), text);
 }
 
-/// The next piece of `text` up to `separator`, which is taken away from it.
-std::string_view Take(std::string_view& text, char separator) {
-  const std::string_view piece = text.substr(0, text.find(separator));
-  text.remove_prefix(std::min(piece.size() + 1, text.size()));
-  return piece;
-}
-
 // mountinfo writes blanks, tabs, line ends and backslashes as \ooo.
 std::string Unescape(std::string_view text) {
   std::string plain;
   for (size_t i = 0; i < text.size(); ++i) {
-    int code = 0;
-    if (text[i] == '\\' && i + 4 <= text.size() &&
-        std::from_chars(&text[i + 1], &text[i + 1] + 3, code, 8).ptr == &text[i + 1] + 3) {
-      plain += static_cast<char>(code);
-      i += 3;
-    } else {
-      plain += text[i];
-    }
+    const auto code = text[i] == '\\' ? ParseAll<int>(text.substr(i + 1, 3), 8) : std::nullopt;
+    plain += code ? static_cast<char>(*code) : text[i];
+    if (code) i += 3;
   }
   return plain;
 }
 
-struct Mount {
-  std::string root;  // the part of the hierarchy that is seen at `point`
-  std::string point;
-};
-
-// "36 35 98:0 /root /point options [optional ...] - type source options"
-std::optional<Mount> ParseCgroup2Mount(std::string_view line) {
-  const size_t dash = line.find(" - ");
-  if (dash == std::string_view::npos || !line.substr(dash + 3).starts_with("cgroup2 ")) {
-    return std::nullopt;
-  }
-  for (int skipped = 0; skipped < 3; ++skipped) Take(line, ' ');
-  std::string root = Unescape(Take(line, ' '));
-  return Mount{.root = std::move(root), .point = Unescape(Take(line, ' '))};
-}
-
 std::optional<std::string> PathInVersion2(std::string_view cgroup) {
-  while (!cgroup.empty()) {
-    std::string_view line = Take(cgroup, '\n');
+  for (const std::string_view line : Split(cgroup, '\n')) {
     if (line.starts_with("0::/")) return std::string(line.substr(3));
   }
   return std::nullopt;
@@ -96,7 +67,6 @@ void AppendMembers(const std::string& path, std::vector<pid_t>& members) {
 }
 
 bool RemoveAll(const std::string& path) {
-  if (rmdir(path.c_str()) == 0 || errno == ENOENT) return true;
   for (const fs::path& below : GroupsBelow(path)) {
     if (!RemoveAll(below)) return false;
   }
@@ -109,13 +79,17 @@ std::optional<std::string> OwnCgroupFolder(std::string_view mountinfo, std::stri
   const std::optional<std::string> path = PathInVersion2(cgroup);
   // "/..": a group outside our cgroup namespace, out of reach.
   if (!path || path->starts_with("/..")) return std::nullopt;
-  while (!mountinfo.empty()) {
-    const std::optional<Mount> mount = ParseCgroup2Mount(Take(mountinfo, '\n'));
-    if (!mount) continue;
-    if (mount->root == "/") return *path == "/" ? mount->point : mount->point + *path;
-    if (!path->starts_with(mount->root)) continue;
-    const std::string below = path->substr(mount->root.size());
-    if (below.empty() || below.starts_with('/')) return mount->point + below;
+  for (const std::string_view line : Split(mountinfo, '\n')) {
+    // "36 35 98:0 /root /point options [optional ...] - type source options", where /root is the
+    // part of the hierarchy that is seen at /point
+    const std::vector<std::string_view> words = Split(line, ' ');
+    if (words.size() < 5 || line.find(" - cgroup2 ") == std::string_view::npos) continue;
+    const std::string root = Unescape(words[3]);
+    const std::string point = Unescape(words[4]);
+    if (root == "/") return *path == "/" ? point : point + *path;
+    if (!path->starts_with(root)) continue;
+    const std::string below = path->substr(root.size());
+    if (below.empty() || below.starts_with('/')) return point + below;
   }
   return std::nullopt;
 }

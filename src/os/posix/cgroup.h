@@ -31,8 +31,6 @@ class Cgroup {
   /// `path` is the folder of an existing group.
   Cgroup(std::string path, OwnedFd members)
       : path_(std::move(path)), members_(std::move(members)) {}
-  Cgroup(const Cgroup&) = delete;
-  Cgroup& operator=(const Cgroup&) = delete;
 
   const std::string& path() const { return path_; }
   /// A process that writes "0" there becomes a member.

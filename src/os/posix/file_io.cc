@@ -1,15 +1,18 @@
 #include "os/posix/file_io.h"
 
 #include <fcntl.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
+#include <filesystem>
 
 #include "base/text.h"
 #include "os/posix/entropy.h"
+#include "os/posix/system_error.h"
 
 namespace muster {
 
@@ -65,6 +68,17 @@ std::optional<std::string> ReadUpTo(int fd, size_t bytes_max) {
     text.append(chunk.data(), static_cast<size_t>(got));
   }
   return text;
+}
+
+Result<std::string> MakeTemporaryFile(const std::string& prefix) {
+  std::error_code none;
+  const std::filesystem::path folder = std::filesystem::temp_directory_path(none);
+  if (none) return MakeError(Code::kUnavailable, "no folder for temporary files: ", none.message());
+  std::string path = folder / (prefix + "XXXXXX");
+  const int fd = mkstemp(path.data());
+  if (fd < 0) return SystemError(Concat("no temporary file like '", path, "'"));
+  close(fd);
+  return path;
 }
 
 }  // namespace muster

@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/result.h"
 #include "os/posix/owned_fd.h"
 
 namespace muster {
@@ -29,5 +30,9 @@ ssize_t ReadAt(int fd, char* bytes, size_t size, uint64_t offset);
 std::optional<std::string> ReadUpTo(const std::string& path, size_t bytes_max = size_t{1} << 20);
 /// The same, from the descriptor's file position.
 std::optional<std::string> ReadUpTo(int fd, size_t bytes_max);
+
+/// Creates an empty file with a unique name in the system's temporary folder, readable by this user
+/// only, and returns its path. The caller removes it. kUnavailable.
+Result<std::string> MakeTemporaryFile(const std::string& prefix);
 
 }  // namespace muster

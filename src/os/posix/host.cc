@@ -78,11 +78,6 @@ HostRecord RecordOf(const std::string& name) {
   return found ? *found : HostRecord{};
 }
 
-Ips AddressesOf(const std::string& host) {
-  const auto found = Resolve({host, 0}, Instant{}, Instant{} + kNameLookupMax);
-  return found ? ToIps(*found) : Ips{};
-}
-
 // Compares names without regard to case, and to the dot at the end of an absolute name. Like the
 // resolver, this does not change letters beyond ASCII.
 bool SameName(std::string_view a, std::string_view b) {
@@ -110,7 +105,7 @@ bool IsThisHost(const std::string& host) {
   if (host.empty() || host.find('\0') != std::string::npos) return false;
   const std::string own_name = HostName();
   if (SameName(host, "localhost") || SameName(host, own_name)) return true;
-  const Ips theirs = AddressesOf(host);
+  const Ips theirs = ToIps(RecordOf(host).addresses);
   if (AreHere(theirs)) return true;
   // Behind address translation the machine's name may resolve to an address that no interface has.
   const HostRecord own = RecordOf(own_name);
@@ -121,7 +116,7 @@ bool IsThisHost(const std::string& host) {
 bool IsHere(const std::string& host) {
   if (host.empty() || host.find('\0') != std::string::npos) return false;
   if (SameName(host, "localhost") || SameName(host, HostName())) return true;
-  return AreHere(AddressesOf(host));
+  return AreHere(ToIps(RecordOf(host).addresses));
 }
 
 std::string AddressTowards(const Endpoint& peer) {
@@ -132,7 +127,7 @@ std::string AddressTowards(const Endpoint& peer) {
     const bool is_known = fd.is_open() && ConnectSocket(fd.get(), address) == 0;
     const auto own = is_known ? LocalAddress(fd.get()) : std::nullopt;
     if (!own || Ip(*Raw(*own)).IsLoopback()) continue;
-    if (const Result<Endpoint> text = ParseHostPort(ToString(*own))) return text->host;
+    return ToString(BytesOf(*Raw(*own)));
   }
   return HostName();
 }
@@ -144,15 +139,15 @@ Status CanBeResolved(const std::string& host) {
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     if (attempt > 0) clock.SleepUntil(clock.Now() + 500ms);
     if (IsInterrupted())
-      return Error{Code::kInterrupted, Concat("interrupted while looking up '", host, "'")};
+      return MakeError(Code::kInterrupted, "interrupted while looking up '", host, "'");
     addrinfo* found = nullptr;
     outcome = getaddrinfo(host.c_str(), nullptr, nullptr, &found);
     if (found != nullptr) freeaddrinfo(found);
     if (outcome == 0) return Ok();
     if (outcome != EAI_AGAIN) break;
   }
-  return Error{Code::kNotFound,
-               Concat("host '", Printable(host), "' is not known: ", gai_strerror(outcome))};
+  return MakeError(Code::kNotFound, "host '", Printable(host),
+                   "' is not known: ", gai_strerror(outcome));
 }
 
 std::string OwnPath() {

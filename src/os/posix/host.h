@@ -4,7 +4,6 @@
 // hangs must not hang a rendezvous.
 #pragma once
 
-#include <cstdint>
 #include <string>
 
 #include "base/endpoint.h"

@@ -1,8 +1,6 @@
 #include "os/posix/kept_child.h"
 
-#include <arpa/inet.h>
 #include <signal.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,8 +11,8 @@
 
 #include "base/prng.h"
 #include "base/text.h"
-#include "os/posix/owned_fd.h"
 #include "os/posix/process.h"
+#include "os/posix/tcp_socket.h"
 #include "os/posix/worker_launch.h"
 
 namespace muster {
@@ -26,8 +24,8 @@ Result<std::unique_ptr<KeptChild>> KeptChild::Start(const std::vector<std::strin
   try {
     child->thread_ = std::thread([&] { child->Run(command, output_path); });
   } catch (const std::system_error& error) {
-    return Error{Code::kUnavailable,
-                 Concat("no thread for the program '", command.at(0), "': ", error.what())};
+    return MakeError(Code::kUnavailable, "no thread for the program '", command.at(0),
+                     "': ", error.what());
   }
   MUSTER_CHECK_OK(is_started.get());
   return child;
@@ -86,24 +84,9 @@ void KeptChild::AwaitEnd(Duration grace) {
   is_ended_.wait();
 }
 
-namespace {
-
-constexpr int kLowestPort = 10'000;
-constexpr int kAttemptsMax = 1'000;
-
-bool CanListen(uint16_t port) {
-  const OwnedFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  return socket.is_open() &&
-         bind(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
-}
-
-}  // namespace
-
 Result<uint16_t> FindQuietPort(uint64_t seed) {
+  constexpr int kLowestPort = 10'000;
+  constexpr int kAttemptsMax = 1'000;
   std::ifstream given_away("/proc/sys/net/ipv4/ip_local_port_range");
   int end = 0;
   given_away >> end;
@@ -112,10 +95,10 @@ Result<uint16_t> FindQuietPort(uint64_t seed) {
   for (int attempt = 0; attempt < kAttemptsMax; ++attempt) {
     const auto port = static_cast<uint16_t>(
         kLowestPort + static_cast<int>(prng.Below(static_cast<uint64_t>(end - kLowestPort))));
-    if (CanListen(port)) return port;
+    if (ListeningSocket::Bind("127.0.0.1", port)) return port;
   }
-  return Error{Code::kUnavailable,
-               Concat("no free port of 127.0.0.1 between ", kLowestPort, " and ", end)};
+  return MakeError(Code::kUnavailable, "no free port of 127.0.0.1 between ", kLowestPort, " and ",
+                   end);
 }
 
 }  // namespace muster

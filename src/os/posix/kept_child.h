@@ -31,8 +31,6 @@ class KeptChild {
 
   /// Kills it.
   ~KeptChild();
-  KeptChild(const KeptChild&) = delete;
-  KeptChild& operator=(const KeptChild&) = delete;
 
   pid_t pid() const { return pid_; }
   /// How it ended, if it has: "exit status 1", "signal 9".

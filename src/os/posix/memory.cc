@@ -13,6 +13,8 @@
 #include <optional>
 #include <utility>
 
+#include "base/parse.h"
+#include "base/trim.h"
 #include "os/posix/cgroup.h"
 #include "os/posix/file_io.h"
 
@@ -45,6 +47,8 @@ struct Reserve {
 };
 constinit Reserve reserve;
 
+std::atomic<bool> gives_back = false;
+
 // When this returns, operator new tries again with the current handler; without a handler it
 // throws. The limit is lowered only until the reserve can be allocated again: the allocation may be
 // an impossibly large one somewhere else in the process.
@@ -65,16 +69,15 @@ void Install() {
 
 }  // namespace
 
-MemoryReserve::MemoryReserve(MemoryAccount& account)
-    : is_the_one_([&] {
-        const std::lock_guard lock(reserve.mutex);
-        if (reserve.account != nullptr) return false;
-        reserve.account = &account;
-        reserve.Keep();
-        reserve.was_given_up = false;
-        Install();
-        return true;
-      }()) {}
+MemoryReserve::MemoryReserve(MemoryAccount& account) {
+  const std::lock_guard lock(reserve.mutex);
+  if (reserve.account != nullptr) return;
+  is_the_one_ = true;
+  reserve.account = &account;
+  reserve.Keep();
+  reserve.was_given_up = false;
+  Install();
+}
 
 MemoryReserve::~MemoryReserve() {
   if (!is_the_one_) return;
@@ -101,10 +104,9 @@ bool MemoryReserve::is_full() const {
 uint64_t LeastMemoryMax(std::string folder) {
   uint64_t least = UINT64_MAX;
   while (!folder.empty()) {
-    const std::string text = ReadText(folder + "/memory.max");
-    uint64_t limit = 0;  // "max" is not a number
-    const auto read = std::from_chars(text.data(), text.data() + text.size(), limit);
-    if (read.ec == std::errc() && limit > 0) least = std::min(least, limit);
+    // "max" is not a number.
+    const auto limit = ParseAll<uint64_t>(Trim(ReadText(folder + "/memory.max")));
+    if (limit.value_or(0) > 0) least = std::min(least, *limit);
     folder.resize(folder.rfind('/') == std::string::npos ? 0 : folder.rfind('/'));
   }
   return least;
@@ -117,10 +119,6 @@ uint64_t UsableMemory() {
       OwnCgroupFolder(ReadText("/proc/self/mountinfo"), ReadText("/proc/self/cgroup"));
   return group ? std::min(machine, LeastMemoryMax(*group)) : machine;
 }
-
-namespace {
-std::atomic<bool> gives_back = false;
-}  // namespace
 
 void GiveMemoryBack() {
   gives_back = true;

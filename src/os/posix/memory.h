@@ -60,7 +60,7 @@ class MemoryReserve {
   bool is_full() const;
 
  private:
-  const bool is_the_one_;
+  bool is_the_one_ = false;
 };
 
 }  // namespace muster

@@ -1,7 +1,5 @@
 #include "os/posix/posix_clock.h"
 
-#include <time.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -11,10 +9,6 @@
 namespace muster {
 
 namespace {
-
-timespec ToTimespec(Duration time) {
-  return {.tv_sec = time.count() / 1'000'000'000, .tv_nsec = time.count() % 1'000'000'000};
-}
 
 /// False: a signal ended the sleep early.
 bool SleepOnce(const Clock& clock, Instant when) {
@@ -31,6 +25,10 @@ bool SleepOnce(const Clock& clock, Instant when) {
 }
 
 }  // namespace
+
+timespec ToTimespec(Duration time) {
+  return {.tv_sec = time.count() / 1'000'000'000, .tv_nsec = time.count() % 1'000'000'000};
+}
 
 Instant BootTime() {
   timespec now{};

@@ -3,6 +3,8 @@
 // not renewed in it has expired.
 #pragma once
 
+#include <time.h>
+
 #include <condition_variable>
 #include <mutex>
 
@@ -12,6 +14,9 @@ namespace muster {
 
 /// What PosixClock reads. Any thread.
 Instant BootTime();
+
+/// As system calls take it.
+timespec ToTimespec(Duration time);
 
 class PosixClock final : public Clock {
  public:

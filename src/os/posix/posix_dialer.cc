@@ -1,7 +1,6 @@
 #include "os/posix/posix_dialer.h"
 
 #include <poll.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -13,6 +12,7 @@
 #include "base/text.h"
 #include "os/posix/address.h"
 #include "os/posix/owned_fd.h"
+#include "os/posix/system_error.h"
 #include "os/posix/tcp_socket.h"
 
 namespace muster {
@@ -82,7 +82,8 @@ class PosixStream final : public BlockingStream {
     }
   }
 
-  std::string Describe() const override {
+  /// "(127.0.0.1:4711 -> 127.0.0.1:29500)": for messages.
+  std::string Describe() const {
     const auto name = [](const std::optional<sockaddr_storage>& address) {
       return address ? ToString(*address) : std::string("?");
     };
@@ -91,7 +92,7 @@ class PosixStream final : public BlockingStream {
 
  private:
   Error Lost(int number) const {
-    return Error{Code::kUnavailable, Concat(ErrorText(number), ' ', Describe())};
+    return MakeError(Code::kUnavailable, ErrorText(number), ' ', Describe());
   }
 
   const OwnedFd fd_;
@@ -104,15 +105,13 @@ Result<std::unique_ptr<BlockingStream>> ConnectOne(const sockaddr_storage& addre
   OwnedFd fd = OpenClientSocket(address.ss_family);
   if (!fd.is_open()) {
     // Other processes may release what they hold.
-    const bool passes = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
-    return Error{passes ? Code::kUnavailable : Code::kInvalid,
-                 Concat("socket: ", ErrorText(errno))};
+    const bool passes = IsOneOf(errno, {EMFILE, ENFILE, ENOBUFS, ENOMEM});
+    return MakeError(passes ? Code::kUnavailable : Code::kInvalid, "socket: ", ErrorText(errno));
   }
   int failure = ConnectSocket(fd.get(), address);
   if (failure == EINPROGRESS || failure == EINTR) {
     if (const Status answered = Await(fd.get(), POLLOUT, clock, deadline); !answered) {
-      return Error{answered.error().code,
-                   Concat(ToString(address), ": ", answered.error().message)};
+      return MakeError(answered.error().code, ToString(address), ": ", answered.error().message);
     }
     failure = ConnectError(fd.get());
   }
@@ -120,9 +119,9 @@ Result<std::unique_ptr<BlockingStream>> ConnectOne(const sockaddr_storage& addre
     return std::unique_ptr<BlockingStream>(std::make_unique<PosixStream>(std::move(fd), clock));
   }
   // EMFILE, EADDRNOTAVAIL and the like are temporary, too; a missing address family is not.
-  const bool hopeless = failure == EAFNOSUPPORT || failure == EACCES || failure == EPERM;
-  return Error{hopeless ? Code::kInvalid : Code::kUnavailable,
-               Concat(ToString(address), ": ", ErrorText(failure))};
+  const bool hopeless = IsOneOf(failure, {EAFNOSUPPORT, EACCES, EPERM});
+  return MakeError(hopeless ? Code::kInvalid : Code::kUnavailable, ToString(address), ": ",
+                   ErrorText(failure));
 }
 
 }  // namespace

@@ -4,9 +4,6 @@
 
 #include <sys/socket.h>
 
-#include <memory>
-#include <span>
-
 #include "os/ports/clock.h"
 #include "os/ports/dialer.h"
 

@@ -8,11 +8,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <utility>
+#include <optional>
 
 #include "base/interruption.h"
 #include "base/text.h"
 #include "os/posix/file_io.h"
+#include "os/posix/system_error.h"
 
 namespace muster {
 
@@ -24,49 +25,29 @@ constexpr Duration kLockRetryFirst = 50us;
 constexpr Duration kLockRetryLongest = 5ms;
 
 Error FileError(Code code, const std::string& path, int number) {
-  return Error{code, Concat(path, ": ", std::string_view(std::strerror(number)))};
+  return MakeError(code, path, ": ", std::string_view(std::strerror(number)));
 }
 
 // kInvalid if the path is wrong; all other failures are the machine's and may be temporary.
 Code CodeOf(int number) {
-  switch (number) {
-    case ENOENT:
-    case ENOTDIR:
-    case EISDIR:
-    case ENAMETOOLONG:
-    case ELOOP:
-    case EACCES:
-    case EPERM:
-    case EROFS:
-    case ETXTBSY:
-    case EINVAL:
-    case ENXIO:
-    case ENODEV:
-    case EOPNOTSUPP:  // flock: not on this file system
-    case ENOSYS:
-      return Code::kInvalid;
-    default:
-      return Code::kUnavailable;
-  }
+  // EOPNOTSUPP: this file system has no flock.
+  const bool is_wrong =
+      IsOneOf(number, {ENOENT, ENOTDIR, EISDIR, ENAMETOOLONG, ELOOP, EACCES, EPERM, EROFS, ETXTBSY,
+                       EINVAL, ENXIO, ENODEV, EOPNOTSUPP, ENOSYS});
+  return is_wrong ? Code::kInvalid : Code::kUnavailable;
 }
 
-/// Whether two files, opened or looked up, are the same.
-bool AreSame(const struct stat& one, const struct stat& other) {
-  return one.st_dev == other.st_dev && one.st_ino == other.st_ino;
+// Distinguishes a file from all others. Nothing: there is no such file.
+using FileId = std::optional<std::pair<dev_t, ino_t>>;
+
+// Of the file that `path` names, or without a path of the open file `fd`.
+FileId IdOf(int fd, const std::string& path = "") {
+  struct stat facts {};
+  if (fstatat(fd, path.c_str(), &facts, AT_EMPTY_PATH) != 0) return std::nullopt;
+  return std::pair(facts.st_dev, facts.st_ino);
 }
 
-bool AreSame(int one, int other) {
-  struct stat first {};
-  struct stat second {};
-  return fstat(one, &first) == 0 && fstat(other, &second) == 0 && AreSame(first, second);
-}
-
-/// Whether the open file is still the one that `path` names.
-bool IsStillAt(const std::string& path, int fd) {
-  struct stat open_file {};
-  struct stat named {};
-  return fstat(fd, &open_file) == 0 && stat(path.c_str(), &named) == 0 && AreSame(open_file, named);
-}
+bool AreSame(const FileId& one, const FileId& other) { return one && one == other; }
 
 }  // namespace
 
@@ -107,9 +88,10 @@ Status LockedFile::Truncate(uint64_t size) const {
 
 uint64_t PosixFiles::Identify(const std::string& path, int fd) {
   Seen& seen = seen_[path];
-  if (AreSame(seen.fd.get(), fd)) return seen.identity;
+  if (AreSame(IdOf(seen.fd.get()), IdOf(fd))) return seen.identity;
   seen = {.fd = OwnedFd(open(path.c_str(), O_PATH | O_CLOEXEC)), .identity = ++identities_};
-  if (!AreSame(seen.fd.get(), fd)) seen.fd.Close();  // the path has just been moved to another file
+  // The path has just been moved to another file.
+  if (!AreSame(IdOf(seen.fd.get()), IdOf(fd))) seen.fd.Close();
   return seen.identity;
 }
 
@@ -129,15 +111,14 @@ Result<LockedFile> PosixFiles::Open(const std::string& path, Lock lock, Missing 
       }
     }
     if (file.is_open() && flock(file.get(), how) == 0) {
-      if (IsStillAt(path, file.get())) break;
+      if (AreSame(IdOf(file.get()), IdOf(AT_FDCWD, path))) break;
       file.Close();  // its last user removed it during the wait
     } else if (file.is_open() && errno != EWOULDBLOCK && errno != EINTR) {
       return FileError(CodeOf(errno), path, errno);
     }
     const Instant next = clock_.Now() + pause;
     if (next >= deadline) {
-      return Error{Code::kTimeout,
-                   Concat(path, ": another process has held its lock all the time")};
+      return MakeError(Code::kTimeout, path, ": another process has held its lock all the time");
     }
     clock_.SleepUntil(next);
     if (IsInterrupted())

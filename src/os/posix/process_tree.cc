@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <charconv>
 #include <chrono>
@@ -17,6 +16,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "base/parse.h"
 #include "base/text.h"
 #include "os/posix/file_io.h"
 
@@ -42,14 +42,8 @@ bool ReadNumber(std::string_view word, T& number) {
 std::optional<ProcessFacts> ParseStat(pid_t pid, std::string_view text) {
   const size_t name_end = text.rfind(')');
   if (name_end == std::string_view::npos || name_end + 2 > text.size()) return std::nullopt;
-  text.remove_prefix(name_end + 2);
-  std::array<std::string_view, 20> words;
-  for (std::string_view& word : words) {
-    const size_t end = std::min(text.find(' '), text.size());
-    word = text.substr(0, end);
-    if (word.empty()) return std::nullopt;
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
+  const std::vector<std::string_view> words = Split(text.substr(name_end + 2), ' ');
+  if (words.size() < 20 || words[0].empty()) return std::nullopt;
   constexpr uint64_t kKernelThread = 0x0020'0000;
   uint64_t flags = 0;
   if (!ReadNumber(words[6], flags) || (flags & kKernelThread) != 0) return std::nullopt;
@@ -61,10 +55,6 @@ std::optional<ProcessFacts> ParseStat(pid_t pid, std::string_view text) {
   return complete ? std::optional(facts) : std::nullopt;
 }
 
-void Pause(std::chrono::milliseconds time) {
-  poll(nullptr, 0, static_cast<int>(time.count()));  // a signal may shorten it: harmless
-}
-
 /// A search in one snapshot of the process table.
 class FamilySearch {
  public:
@@ -74,8 +64,6 @@ class FamilySearch {
         self_(getpid()),
         all_(AllProcesses()) {
     spared_.insert(self_);
-    const auto own = std::ranges::find(all_, self_, &ProcessFacts::pid);
-    if (own != all_.end()) own_ = *own;
     // The kernel does not reuse a pid while its session or group has members: a leader whose pid
     // was reused has no members left.
     for (const Leader& leader : family.leaders) {
@@ -97,7 +85,7 @@ class FamilySearch {
     // Last, and only for processes that nothing else has matched: it takes the most time.
     if (!family_.marks.empty()) {
       for (const ProcessFacts& process : all_) {
-        if (MayBeMarked(process) && IsMarked(process)) Choose(process);
+        if (IsMarked(process)) Choose(process);
       }
       ChooseDescendants();
     }
@@ -117,14 +105,13 @@ class FamilySearch {
     return family_.orphans && process.parent == self_ && process.session != own_.session;
   }
 
-  // A process cannot enter an existing session: descendants of workers are never in this process's
-  // session.
-  bool MayBeMarked(const ProcessFacts& process) const {
-    return !chosen_.contains(process.pid) && !spared_.contains(process.pid) &&
-           process.session != own_.session && process.started >= own_.started && !process.IsDead();
-  }
-
   bool IsMarked(const ProcessFacts& process) {
+    // A process cannot enter an existing session: descendants of workers are never in this
+    // process's session.
+    if (chosen_.contains(process.pid) || spared_.contains(process.pid) || process.IsDead() ||
+        process.session == own_.session || process.started < own_.started) {
+      return false;
+    }
     if (process.state == 'D') {
       is_unsure_ = true;
       return false;
@@ -152,24 +139,15 @@ class FamilySearch {
   std::unordered_set<pid_t> spared_;
   const pid_t self_;
   const std::vector<ProcessFacts> all_;
-  ProcessFacts own_;
+  const ProcessFacts own_ = FactsOf(self_).value_or(ProcessFacts{});
   std::unordered_set<pid_t> chosen_;
   bool is_unsure_ = false;
 };
 
-void KillHiddenGroups(const ProcessFamily& family) {
-  for (const Leader& leader : family.leaders) {
-    if (leader.pid > 1 && leader.started == 0 && !FactsOf(leader.pid)) kill(-leader.pid, SIGKILL);
-  }
-}
-
-struct Found {
-  std::vector<ProcessFacts> processes;
-  bool is_unsure;
-};
-
 /// Stops all members, and the processes that they start during this, until no new one is found.
-Found Freeze(const ProcessFamily& family, SteadyClock::time_point give_up) {
+/// Returns the members, and whether the search is unsure.
+std::pair<std::vector<ProcessFacts>, bool> Freeze(const ProcessFamily& family,
+                                                  SteadyClock::time_point give_up) {
   std::set<std::pair<pid_t, uint64_t>> stopped;
   while (true) {
     FamilySearch search(family);
@@ -202,7 +180,7 @@ bool EndAll(const ProcessFamily& family, SteadyClock::time_point give_up) {
     const SteadyClock::time_point now = SteadyClock::now();
     if (found.empty() && killed.empty() && (!is_unsure || now >= enough)) return true;
     if (now >= give_up) return false;
-    Pause(pause);
+    poll(nullptr, 0, static_cast<int>(pause.count()));  // a signal may shorten it: harmless
   }
 }
 
@@ -250,10 +228,7 @@ bool CarriesMark(std::string_view environment, const std::vector<std::string>& m
     if (!entry.starts_with(kMarkVariable)) continue;
     entry.remove_prefix(kMarkVariable.size());
     if (!entry.starts_with('=')) continue;
-    while (!entry.empty()) {
-      entry.remove_prefix(1);  // the sign before it
-      const std::string_view item = entry.substr(0, entry.find(','));
-      entry.remove_prefix(item.size());
+    for (const std::string_view item : Split(entry.substr(1), ',')) {
       const auto fits = [item](const std::string& mark) {
         return mark.ends_with('.') ? item.starts_with(mark) : item == mark;
       };
@@ -269,7 +244,9 @@ std::vector<ProcessFacts> FindFamily(const ProcessFamily& family) {
 
 bool EndFamily(const ProcessFamily& family, Duration limit) {
   const SteadyClock::time_point give_up = SteadyClock::now() + limit;
-  KillHiddenGroups(family);
+  for (const Leader& leader : family.leaders) {
+    if (leader.pid > 1 && leader.started == 0 && !FactsOf(leader.pid)) kill(-leader.pid, SIGKILL);
+  }
   // First the members that can be found without reading environments, which may take long.
   ProcessFamily related = family;
   related.marks.clear();

@@ -1,8 +1,10 @@
 // The error of a system call that failed.
 #pragma once
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <initializer_list>
 #include <string_view>
 
 #include "base/result.h"
@@ -12,7 +14,12 @@ namespace muster {
 
 /// kUnavailable, "what: reason". `number` is the errno of the call.
 inline Error SystemError(std::string_view what, int number = errno) {
-  return {Code::kUnavailable, Concat(what, ": ", std::string_view(std::strerror(number)))};
+  return MakeError(Code::kUnavailable, what, ": ", std::string_view(std::strerror(number)));
+}
+
+/// Whether an errno is one of these.
+inline bool IsOneOf(int number, std::initializer_list<int> numbers) {
+  return std::ranges::find(numbers, number) != numbers.end();
 }
 
 }  // namespace muster

@@ -53,14 +53,7 @@ Result<OwnedFd> BindOne(const sockaddr_storage& address, int type, bool reuses_p
 
 // IPv6 first: that one socket serves both families. Without IPv6, only IPv4 is left.
 std::vector<sockaddr_storage> AnyAddresses(uint16_t port) {
-  std::vector<sockaddr_storage> any(2);
-  auto& v6 = reinterpret_cast<sockaddr_in6&>(any[0]);
-  v6.sin6_family = AF_INET6;
-  v6.sin6_port = htons(port);
-  auto& v4 = reinterpret_cast<sockaddr_in&>(any[1]);
-  v4.sin_family = AF_INET;
-  v4.sin_port = htons(port);
-  return any;
+  return {ResolveLiteral({"::", port})->front(), ResolveLiteral({"0.0.0.0", port})->front()};
 }
 
 }  // namespace
@@ -117,13 +110,13 @@ Result<ListeningSocket> ListeningSocket::OnFreePort() {
 
 Result<ListeningSocket> ListeningSocket::FromDescriptor(int fd, uint16_t port) {
   const int flags = fcntl(fd, F_GETFL);
-  if (flags < 0) return Error{Code::kInvalid, Concat("descriptor ", fd, " is not open")};
+  if (flags < 0) return MakeError(Code::kInvalid, "descriptor ", fd, " is not open");
   fcntl(fd, F_SETFL, flags | O_NONBLOCK);
   fcntl(fd, F_SETFD, FD_CLOEXEC);
   MUSTER_TRY(ListeningSocket socket, Listen(OwnedFd(fd)));
   if (port != 0 && socket.port() != port) {
-    return Error{Code::kInvalid, Concat("the socket handed in is bound to port ", socket.port(),
-                                        ", but port ", port, " was given")};
+    return MakeError(Code::kInvalid, "the socket handed in is bound to port ", socket.port(),
+                     ", but port ", port, " was given");
   }
   return socket;
 }
@@ -142,7 +135,7 @@ Result<ListeningSocket> ListeningSocket::Listen(OwnedFd fd) {
   const std::optional<sockaddr_storage> bound = LocalAddress(fd.get());
   if (!bound) return SocketError("getsockname");
   if (bound->ss_family != AF_INET && bound->ss_family != AF_INET6) {
-    return Error{Code::kInvalid, Concat("descriptor ", fd.get(), " is not a TCP socket")};
+    return MakeError(Code::kInvalid, "descriptor ", fd.get(), " is not a TCP socket");
   }
   // -1: as long a queue as the kernel allows (somaxconn); thousands of nodes connect in the same
   // instant.

@@ -12,10 +12,10 @@
 #include <climits>
 #include <cstdint>
 #include <cstring>
-#include <optional>
 #include <string_view>
 #include <utility>
 
+#include "base/parse.h"
 #include "base/text.h"
 #include "os/posix/forking.h"
 #include "os/posix/process_tree.h"
@@ -44,28 +44,17 @@ bool IsDirectory(const std::string& path) {
 }
 
 Error CannotRun(const std::string& program, const std::string& path, int number) {
-  const auto error = [&program](Code code, std::string_view why) {
-    return Error{code, Concat("cannot run '", Printable(program), "': ", why)};
-  };
-  switch (number) {
-    case ENOENT:
-    case ENOTDIR:
-      if (access(path.c_str(), F_OK) == 0) {
-        return error(Code::kNotFound, "its interpreter does not exist");
-      }
-      return error(Code::kNotFound, Why(number));
-    case EACCES:
-      return error(Code::kInvalid, IsDirectory(path) ? Why(EISDIR) : Why(number));
-    case EAGAIN:
-    case ENOMEM:
-    case EMFILE:
-    case ENFILE:
-    case EIO:
-    case ETXTBSY:
-      return error(Code::kUnavailable, Why(number));
-    default:
-      return error(Code::kInvalid, Why(number));
+  Code code = Code::kInvalid;
+  std::string_view why = Why(number);
+  if (IsOneOf(number, {ENOENT, ENOTDIR})) {
+    code = Code::kNotFound;
+    if (access(path.c_str(), F_OK) == 0) why = "its interpreter does not exist";
+  } else if (IsOneOf(number, {EAGAIN, ENOMEM, EMFILE, ENFILE, EIO, ETXTBSY})) {
+    code = Code::kUnavailable;
+  } else if (number == EACCES && IsDirectory(path)) {
+    why = Why(EISDIR);
   }
+  return MakeError(code, "cannot run '", Printable(program), "': ", why);
 }
 
 Error CannotStart(std::string_view what) {
@@ -83,23 +72,16 @@ std::string_view SearchPath(const std::vector<std::string>& environment) {
 Result<std::string> FindProgram(const std::string& program,
                                 const std::vector<std::string>& environment) {
   if (program.find('/') != std::string::npos) return program;
-  std::optional<std::string> forbidden;
-  std::string_view folders = SearchPath(environment);
-  for (bool more = !program.empty(); more;) {
-    const size_t end = folders.find(':');
-    std::string path(folders.substr(0, end));
-    if (!path.empty()) path += '/';  // an empty folder is the current one
-    path += program;
-    if (access(path.c_str(), F_OK) == 0) {
-      if (faccessat(AT_FDCWD, path.c_str(), X_OK, AT_EACCESS) == 0 && !IsDirectory(path))
-        return path;
-      if (!forbidden) forbidden = path;
-    }
-    more = end != std::string_view::npos;
-    if (more) folders.remove_prefix(end + 1);
+  if (program.empty()) return CannotRun(program, "", ENOENT);
+  std::string forbidden;
+  for (const std::string_view folder : Split(SearchPath(environment), ':')) {
+    // An empty folder is the current one.
+    std::string path = Concat(folder, folder.empty() ? "" : "/", program);
+    if (access(path.c_str(), F_OK) != 0) continue;
+    if (faccessat(AT_FDCWD, path.c_str(), X_OK, AT_EACCESS) == 0 && !IsDirectory(path)) return path;
+    if (forbidden.empty()) forbidden = std::move(path);
   }
-  if (forbidden) return CannotRun(program, *forbidden, EACCES);
-  return CannotRun(program, "", ENOENT);
+  return CannotRun(program, forbidden, forbidden.empty() ? ENOENT : EACCES);
 }
 
 std::vector<std::string> MarkedEnvironment(std::vector<std::string> environment,
@@ -130,11 +112,10 @@ Result<OwnedFd> OpenOutput(const std::string& path) {
   OwnedFd file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644));
   if (file.is_open()) file = MoveTo(std::move(file), kReportFd);
   if (file.is_open()) return file;
-  const bool passes = errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOSPC ||
-                      errno == EIO || errno == EINTR;
-  return Error{
-      passes ? Code::kUnavailable : Code::kInvalid,
-      Concat("cannot write a worker's output to '", Printable(path, PATH_MAX), "': ", Why(errno))};
+  const bool passes = IsOneOf(errno, {EMFILE, ENFILE, ENOMEM, ENOSPC, EIO, EINTR});
+  return MakeError(passes ? Code::kUnavailable : Code::kInvalid,
+                   "cannot write a worker's output to '", Printable(path, PATH_MAX),
+                   "': ", Why(errno));
 }
 
 void SendFailure(int fd, FailedStep step) {
@@ -152,8 +133,8 @@ void SendFailure(int fd, FailedStep step) {
 Result<WorkerLaunch> WorkerLaunch::Prepare(const WorkerCommand& command, const std::string& mark) {
   if (command.arguments.empty()) return Error{Code::kInvalid, "no program to run"};
   if (HasZeroByte(command.arguments) || HasZeroByte(command.environment)) {
-    return Error{Code::kInvalid, Concat("cannot run '", Printable(command.arguments[0]),
-                                        "': a zero byte in its arguments or environment")};
+    return MakeError(Code::kInvalid, "cannot run '", Printable(command.arguments[0]),
+                     "': a zero byte in its arguments or environment");
   }
   WorkerLaunch launch;
   MUSTER_TRY(launch.path_, FindProgram(command.arguments[0], command.environment));
@@ -161,39 +142,28 @@ Result<WorkerLaunch> WorkerLaunch::Prepare(const WorkerCommand& command, const s
   launch.environment_ = MarkedEnvironment(command.environment, mark);
   launch.argument_pointers_ = Pointers(launch.arguments_);
   launch.environment_pointers_ = Pointers(launch.environment_);
-  MUSTER_CHECK_OK(launch.PrepareAffinity(command.cpus));
-  MUSTER_CHECK_OK(launch.OpenOutputs(command));
+  constexpr int kWordBits = CHAR_BIT * sizeof(unsigned long);
+  for (const int cpu : command.cpus) {
+    if (cpu < 0 || cpu >= kCpusMax) return MakeError(Code::kInvalid, "there is no CPU ", cpu);
+    const auto word = static_cast<size_t>(cpu / kWordBits);
+    if (launch.cpu_mask_.size() <= word) launch.cpu_mask_.resize(word + 1);
+    launch.cpu_mask_[word] |= 1UL << (cpu % kWordBits);
+  }
+  if (!command.output_path.empty()) {
+    MUSTER_TRY(launch.output_, OpenOutput(command.output_path));
+  }
+  // One file for both has one file position; two would overwrite each other.
+  const bool is_one = command.error_path == command.output_path;
+  if (!command.error_path.empty() && !is_one) {
+    MUSTER_TRY(launch.error_, OpenOutput(command.error_path));
+  }
+  launch.error_fd_ = is_one ? launch.output_.get() : launch.error_.get();
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return CannotStart("pipe");
   launch.report_ = OwnedFd(ends[0]);
   launch.reporting_ = MoveTo(OwnedFd(ends[1]), kReportFd);
   if (!launch.reporting_.is_open()) return CannotStart("pipe");
   return launch;
-}
-
-Status WorkerLaunch::PrepareAffinity(const std::vector<int>& cpus) {
-  constexpr int kWordBits = CHAR_BIT * sizeof(unsigned long);
-  for (const int cpu : cpus) {
-    if (cpu < 0 || cpu >= kCpusMax) return Error{Code::kInvalid, Concat("there is no CPU ", cpu)};
-    const auto word = static_cast<size_t>(cpu / kWordBits);
-    if (cpu_mask_.size() <= word) cpu_mask_.resize(word + 1);
-    cpu_mask_[word] |= 1UL << (cpu % kWordBits);
-  }
-  return Ok();
-}
-
-Status WorkerLaunch::OpenOutputs(const WorkerCommand& command) {
-  if (!command.output_path.empty()) {
-    MUSTER_TRY(output_, OpenOutput(command.output_path));
-    output_fd_ = output_.get();
-  }
-  if (command.error_path.empty()) return Ok();
-  // One file for both has one file position; two would overwrite each other.
-  if (command.error_path != command.output_path) {
-    MUSTER_TRY(error_, OpenOutput(command.error_path));
-  }
-  error_fd_ = error_.is_open() ? error_.get() : output_fd_;
-  return Ok();
 }
 
 Result<pid_t> WorkerLaunch::Fork(int cgroup_members) {
@@ -216,7 +186,7 @@ void WorkerLaunch::Become(pid_t parent, int cgroup_members) const {
   // but newer kernels kill a process that is created in a group that has been killed before.
   if (cgroup_members >= 0 && write(cgroup_members, "0", 1) != 1)
     SendFailure(reporting_.get(), kCgroup);
-  const bool in_place = (output_fd_ < 0 || dup2(output_fd_, STDOUT_FILENO) >= 0) &&
+  const bool in_place = (!output_.is_open() || dup2(output_.get(), STDOUT_FILENO) >= 0) &&
                         (error_fd_ < 0 || dup2(error_fd_, STDERR_FILENO) >= 0);
   const int number = errno;
   if (reporting_.get() != kReportFd) dup3(reporting_.get(), kReportFd, O_CLOEXEC);
@@ -247,8 +217,8 @@ Status WorkerLaunch::AwaitExec() {
     return CannotStart("its output");
   }
   if (failure.step == kAffinity) {
-    return Error{Code::kInvalid, Concat("cannot bind '", Printable(arguments_[0]),
-                                        "' to its CPUs: ", Why(failure.number))};
+    return MakeError(Code::kInvalid, "cannot bind '", Printable(arguments_[0]),
+                     "' to its CPUs: ", Why(failure.number));
   }
   return CannotRun(arguments_[0], path_, failure.number);
 }

@@ -36,8 +36,6 @@ class WorkerLaunch {
  private:
   WorkerLaunch() = default;
 
-  Status OpenOutputs(const WorkerCommand& command);
-  Status PrepareAffinity(const std::vector<int>& cpus);
   [[noreturn]] void Become(pid_t parent, int cgroup_members) const;
 
   std::string path_;  // of the program
@@ -45,10 +43,9 @@ class WorkerLaunch {
   std::vector<std::string> environment_;
   std::vector<char*> argument_pointers_;
   std::vector<char*> environment_pointers_;
-  OwnedFd output_;
+  OwnedFd output_;  // not open: unchanged
   OwnedFd error_;
-  int output_fd_ = -1;  // -1: unchanged
-  int error_fd_ = -1;
+  int error_fd_ = -1;  // of error_ or output_; -1: unchanged
   std::vector<unsigned long> cpu_mask_;
   OwnedFd report_;     // receives the error; closed by a successful exec
   OwnedFd reporting_;  // the other end of report_

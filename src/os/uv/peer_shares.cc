@@ -1,7 +1,5 @@
 #include "os/uv/peer_shares.h"
 
-#include <arpa/inet.h>
-
 #include <algorithm>
 
 #include "base/assert.h"
@@ -16,35 +14,22 @@ PeerGroup GroupOf(const sockaddr_storage& address) {
   return group;
 }
 
-std::string ToString(const PeerGroup& group) {
-  char text[INET6_ADDRSTRLEN] = "?";
-  if (IsMapped(group)) {
-    inet_ntop(AF_INET, group.data() + group.size() - 4, text, sizeof text);
-    return text;
-  }
-  inet_ntop(AF_INET6, group.data(), text, sizeof text);
-  return Concat(std::string_view(text), "/64");
+std::string NameOf(const PeerGroup& group) {
+  return Concat(ToString(group), IsMapped(group) ? "" : "/64");
 }
 
-void PeerShares::Add(const PeerGroup& from) {
+void PeerShares::Count(const PeerGroup& from, int more) {
   const std::lock_guard lock(mutex_);
   size_t& held = held_[from];
+  MUSTER_ASSERT(more > 0 || held > 0);
   by_count_.erase({held, from});
-  by_count_.insert({++held, from});
-  ++total_;
-}
-
-void PeerShares::Remove(const PeerGroup& from) {
-  const std::lock_guard lock(mutex_);
-  const auto found = held_.find(from);
-  MUSTER_ASSERT(found != held_.end());
-  by_count_.erase({found->second, from});
-  if (--found->second == 0) {
-    held_.erase(found);
+  held += static_cast<size_t>(more);
+  total_ += static_cast<size_t>(more);
+  if (held > 0) {
+    by_count_.insert({held, from});
   } else {
-    by_count_.insert({found->second, from});
+    held_.erase(from);
   }
-  --total_;
 }
 
 size_t PeerShares::HeldBy(const PeerGroup& from) const {

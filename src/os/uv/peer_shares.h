@@ -20,7 +20,7 @@ namespace muster {
 /// machine may choose addresses from.
 PeerGroup GroupOf(const sockaddr_storage& address);
 /// "10.0.0.7", "2001:db8::/64".
-std::string ToString(const PeerGroup& group);
+std::string NameOf(const PeerGroup& group);
 
 class PeerShares {
  public:
@@ -30,13 +30,15 @@ class PeerShares {
     size_t total = 0;  ///< Of all addresses.
   };
 
-  void Add(const PeerGroup& from);
-  void Remove(const PeerGroup& from);
+  void Add(const PeerGroup& from) { Count(from, 1); }
+  void Remove(const PeerGroup& from) { Count(from, -1); }
   size_t HeldBy(const PeerGroup& from) const;
   /// The address that holds the most connections.
   Largest FindLargest() const;
 
  private:
+  void Count(const PeerGroup& from, int more);
+
   mutable std::mutex mutex_;
   std::map<PeerGroup, size_t> held_;
   std::set<std::pair<size_t, PeerGroup>> by_count_;

@@ -28,13 +28,13 @@ PeerGroup V6(const char* text) {
 TEST(PeerGroupTest, AnAddressIsTheSameOverBothProtocols) {
   EXPECT_EQ(V4("10.1.2.3"), V6("::ffff:10.1.2.3"));
   EXPECT_NE(V4("10.1.2.3"), V4("10.1.2.4"));
-  EXPECT_EQ(ToString(V4("10.1.2.3")), "10.1.2.3");
+  EXPECT_EQ(NameOf(V4("10.1.2.3")), "10.1.2.3");
 }
 
 TEST(PeerGroupTest, AMachineWithManyIpv6AddressesIsOne) {
   EXPECT_EQ(V6("2001:db8::1"), V6("2001:db8::2:3"));
   EXPECT_NE(V6("2001:db8::1"), V6("2001:db8:0:1::1"));
-  EXPECT_EQ(ToString(V6("2001:db8::1")), "2001:db8::/64");
+  EXPECT_EQ(NameOf(V6("2001:db8::1")), "2001:db8::/64");
 }
 
 TEST(PeerSharesTest, TheLargestIsWhoHoldsMostNow) {

@@ -1,5 +1,4 @@
-#include "os/uv/uv_connector.h"
-
+// A connection attempt: the lookup of the name, then one address after the other.
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
@@ -13,6 +12,7 @@
 #include "os/posix/address.h"
 #include "os/posix/owned_fd.h"
 #include "os/posix/tcp_socket.h"
+#include "os/uv/uv_loop.h"
 #include "os/uv/uv_stream.h"
 
 namespace muster {
@@ -49,37 +49,29 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
  private:
   // --- The name
 
-  struct LookUpRequest {
-    uv_getaddrinfo_t request{};
-    std::shared_ptr<Attempt> attempt{};
-  };
-
   void LookUp() {
-    auto lookup = std::make_unique<LookUpRequest>();
-    lookup->request.data = lookup.get();
-    lookup->attempt = shared_from_this();
+    lookup_.data = this;
     addrinfo hints{};
     hints.ai_socktype = SOCK_STREAM;
     hints.ai_flags = AI_NUMERICSERV;
     const std::string port = Concat(to_.port);
-    const int failure = uv_getaddrinfo(loop_.raw(), &lookup->request, &OnLookedUp, to_.host.c_str(),
-                                       port.c_str(), &hints);
+    const int failure =
+        uv_getaddrinfo(loop_.raw(), &lookup_, &OnLookedUp, to_.host.c_str(), port.c_str(), &hints);
     if (failure != 0) {
       loop_.Post([self = shared_from_this(), failure] { self->Fail(uv_strerror(failure)); });
       return;
     }
-    lookup.release();
+    looking_up_ = shared_from_this();
     SetTimer(options_.patience, "looking up the name took too long");
   }
 
   static void OnLookedUp(uv_getaddrinfo_t* request, int status, addrinfo* list) {
-    const std::unique_ptr<LookUpRequest> lookup(static_cast<LookUpRequest*>(request->data));
-    Attempt& self = *lookup->attempt;
-    if (list != nullptr) self.addresses_ = TakeAddresses(list);
-    if (!self.done_) return;
-    self.timer_.reset();
-    if (status != 0) return self.Fail(uv_strerror(status));
-    self.TryNext();
+    const auto self = std::exchange(static_cast<Attempt*>(request->data)->looking_up_, nullptr);
+    if (list != nullptr) self->addresses_ = TakeAddresses(list);
+    if (!self->done_) return;
+    self->timer_.reset();
+    if (status != 0) return self->Fail(uv_strerror(status));
+    self->TryNext();
   }
 
   // --- The sockets
@@ -174,6 +166,8 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
   const ConnectOptions options_;
   std::function<void(Result<StreamPtr>)> done_;
   Instant ends_{};
+  uv_getaddrinfo_t lookup_{};
+  std::shared_ptr<Attempt> looking_up_;  // this, until libuv no longer uses lookup_
   Addresses addresses_;
   size_t next_ = 0;
   OwnedFd fd_;

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -101,9 +100,17 @@ struct UvListener::Poll {
           PlaceAboveShare(OwnedFd(peer), group);
         }
       } else if (errno == EMFILE || errno == ENFILE) {
-        const Reserve used = AcceptIntoReserve();
-        if (used == Reserve::kBacklogEmpty) return;
-        if (used == Reserve::kEmpty) return Pause();
+        if (spares.empty()) Refill();
+        if (spares.empty()) return Pause();
+        // A peer that stayed in the backlog would keep the socket readable and this loop busy; one
+        // that is closed at once can try again later. Existing connections are not affected, unless
+        // one address holds more than all others together.
+        spares.pop_back();
+        OwnedFd last(AcceptOne(from));
+        const bool is_backlog_empty = !last.is_open() && errno == EAGAIN;
+        if (last.is_open()) Place(std::move(last), GroupOf(from));
+        Refill();
+        if (is_backlog_empty) return;
         // Freed descriptors go into the reserve first.
         if (IsRoomComing() && spares.size() <= kept_for_sessions) return Pause();
       } else if (errno != EINTR && errno != ECONNABORTED) {
@@ -135,9 +142,8 @@ struct UvListener::Poll {
       PeerHold hold;
     };
     auto arrival = std::make_shared<Arrival>(std::move(peer), PeerHold(shares, from));
-    accept([arrival](Loop& chosen) {
-      return UvStream::Open(static_cast<UvLoop&>(chosen), arrival->socket.Release(),
-                            std::move(arrival->hold));
+    accept([arrival](UvLoop& chosen) {
+      return UvStream::Open(chosen, arrival->socket.Release(), std::move(arrival->hold));
     });
   }
 
@@ -153,23 +159,6 @@ struct UvListener::Poll {
       if (awaited > 0) --awaited;
       hopeless = false;
     }
-  }
-
-  enum class Reserve { kUsed, kBacklogEmpty, kEmpty };
-
-  // A peer that stayed in the backlog would keep the socket readable and this loop busy; one that
-  // is closed at once can try again later. Existing connections are not affected, unless one
-  // address holds more than all others together.
-  Reserve AcceptIntoReserve() {
-    if (spares.empty()) Refill();
-    if (spares.empty()) return Reserve::kEmpty;
-    spares.pop_back();
-    sockaddr_storage address{};
-    OwnedFd peer(AcceptOne(address));
-    const bool is_empty = !peer.is_open() && errno == EAGAIN;
-    if (peer.is_open()) Place(std::move(peer), GroupOf(address));
-    Refill();
-    return is_empty ? Reserve::kBacklogEmpty : Reserve::kUsed;
   }
 
   void Place(OwnedFd peer, const PeerGroup& from) {
@@ -290,14 +279,14 @@ struct UvListener::Poll {
     named = largest.from;
     named_at = loop->Now();
     log(LogLevel::kWarning,
-        Concat(ToString(largest.from), " holds ", largest.held, " of ", largest.total,
+        Concat(NameOf(largest.from), " holds ", largest.held, " of ", largest.total,
                " connections: the least used are closed when other addresses need a descriptor"));
   }
 };
 
 UvListener::UvListener(UvLoop& loop, ListeningSocket socket, JudgeOpening judge, LogSink log,
                        size_t reserve)
-    : port_(socket.port()), poll_(new Poll(reserve > 0 ? reserve : SpareDescriptors())) {
+    : poll_(new Poll(reserve > 0 ? reserve : SpareDescriptors())) {
   MUSTER_ASSERT(loop.IsCurrent());
   poll_->fd = OwnedFd(socket.Release());
   poll_->judge = std::move(judge);

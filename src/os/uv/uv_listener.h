@@ -1,13 +1,10 @@
-// A listening TCP socket on a libuv loop, behind the Listener port.
+// A listening TCP socket on a libuv loop, which accepts connections.
 //
 // Connections are accepted here and passed on as bare descriptors, so that one listener can serve
 // several loops evenly. (A libuv handle cannot move between loops, and with SO_REUSEPORT a second
 // server could take the same port unnoticed.)
 #pragma once
 
-#include <cstdint>
-#include <functional>
-#include <memory>
 #include <string_view>
 
 #include "base/log.h"
@@ -25,22 +22,29 @@ using JudgeOpening = std::function<Opening(std::string_view bytes)>;
 /// reserve in three cases: another address holds more connections than all the rest (some of its
 /// connections are closed), the peer opens a session, or it sends a request and the address with
 /// the most connections has unused ones (which are closed). All other peers are refused.
-class UvListener final : public Listener {
+class UvListener {
  public:
   /// Loop thread, as everything here.
   /// `reserve`: how many descriptors; 0: a sixteenth of all, at most 64.
   UvListener(UvLoop& loop, ListeningSocket socket, JudgeOpening judge, LogSink log,
              size_t reserve = 0);
-  ~UvListener() override;
+  ~UvListener();
+  UvListener(const UvListener&) = delete;
+  UvListener& operator=(const UvListener&) = delete;
 
-  void Start(std::function<void(OpenSocket open)> accept, MakeRoom make_room) override;
-  uint16_t port() const override { return port_; }
+  /// `accept` is called once for each new connection, on the listener's loop. The callee chooses
+  /// the loop that will serve it and calls `open(loop)` there; a connection that is never opened is
+  /// closed.
+  using OpenSocket = std::function<StreamPtr(UvLoop& loop)>;
+  /// Few descriptors are left: up to `count` connections of this peer should be closed soon, the
+  /// least used ones first; only unused ones if `only_unused`.
+  using MakeRoom = std::function<void(const PeerGroup& from, size_t count, bool only_unused)>;
+  void Start(std::function<void(OpenSocket open)> accept, MakeRoom make_room);
 
  private:
   struct Poll;  // libuv's handle and its data; lives until the handle is closed
 
-  const uint16_t port_;
-  Poll* poll_;
+  Poll* const poll_;
 };
 
 }  // namespace muster

@@ -26,8 +26,7 @@ class UvTimer final : public Timer {
 
   UvTimer(uv_loop_t* loop, Duration period, Kind kind, std::function<void()> tick)
       : shot_(new Shot{.tick = std::move(tick)}) {
-    const auto ms = static_cast<uint64_t>(std::max<int64_t>(
-        1, std::chrono::duration_cast<std::chrono::milliseconds>(period).count()));
+    const auto ms = static_cast<uint64_t>(std::max<int64_t>(1, Milliseconds(period)));
     uv_timer_init(loop, &shot_->handle);
     shot_->handle.data = shot_;
     uv_timer_start(
@@ -93,10 +92,7 @@ class UvAlarm final : public Timer {
   // Relative: libraries that fake the wall clock shift every absolute time.
   static void Set(const Shot& shot) {
     const Duration left = std::max<Duration>(shot.when - BootTime(), std::chrono::milliseconds(1));
-    const auto whole = std::chrono::duration_cast<std::chrono::seconds>(left);
-    itimerspec spec{};
-    spec.it_value.tv_sec = whole.count();
-    spec.it_value.tv_nsec = (left - whole).count();
+    const itimerspec spec{.it_interval = {}, .it_value = ToTimespec(left)};
     MUSTER_ASSERT(timerfd_settime(shot.clock.get(), 0, &spec, nullptr) == 0);
   }
 
@@ -112,12 +108,11 @@ UvLoop::UvLoop() : read_buffer_(kReadBufferBytes) {}
 Result<std::unique_ptr<UvLoop>> UvLoop::Open() {
   std::unique_ptr<UvLoop> loop(new UvLoop);
   const auto failure = [](int status) {
-    return Error{Code::kUnavailable,
-                 Concat("no event loop: ", std::string_view(uv_strerror(status)))};
+    return MakeError(Code::kUnavailable, "no event loop: ", std::string_view(uv_strerror(status)));
   };
   if (const int status = uv_loop_init(&loop->loop_); status != 0) return failure(status);
   const int status = uv_async_init(&loop->loop_, &loop->wake_, [](uv_async_t* wake) {
-    static_cast<UvLoop*>(wake->data)->RunPosted();
+    for (const auto& run : static_cast<UvLoop*>(wake->data)->TakePosted()) run();
   });
   if (status != 0) {
     uv_loop_close(&loop->loop_);
@@ -137,12 +132,7 @@ UvLoop::~UvLoop() {
   if (!open_) return;
   // Work that has not run may own streams and timers of this loop: it is destroyed first, while
   // they can still close.
-  std::vector<std::function<void()>> unrun;
-  {
-    const std::lock_guard lock(mutex_);
-    unrun.swap(posted_);
-  }
-  unrun.clear();
+  TakePosted();
   uv_close(reinterpret_cast<uv_handle_t*>(&wake_), nullptr);
   uv_close(reinterpret_cast<uv_handle_t*>(&before_wait_), nullptr);
   uv_run(&loop_, UV_RUN_DEFAULT);
@@ -187,13 +177,9 @@ void UvLoop::Post(std::function<void()> work) {
   uv_async_send(&wake_);
 }
 
-void UvLoop::RunPosted() {
-  std::vector<std::function<void()>> work;
-  {
-    const std::lock_guard lock(mutex_);
-    work.swap(posted_);
-  }
-  for (const auto& run : work) run();
+std::vector<std::function<void()>> UvLoop::TakePosted() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(posted_, {});
 }
 
 std::unique_ptr<Timer> UvLoop::Every(Duration period, std::function<void()> tick) {
@@ -228,11 +214,11 @@ Result<std::unique_ptr<UvThread>> UvThread::Open() {
   try {
     return std::unique_ptr<UvThread>(new UvThread(std::move(loop)));
   } catch (const std::system_error& error) {
-    return Error{Code::kUnavailable, Concat("no thread for an event loop: ", error.what())};
+    return MakeError(Code::kUnavailable, "no thread for an event loop: ", error.what());
   }
 }
 
-void UvThread::RunAndWait(std::function<void()> work) {
+void UvThread::RunAndWait(const std::function<void()>& work) {
   std::promise<void> done;
   loop_->Post([&] {
     work();

@@ -1,18 +1,14 @@
-// libuv's event loop behind the Loop port.
+// libuv's event loop behind the Loop port, and what belongs to it.
 #pragma once
 
 #include <uv.h>
 
 #include <atomic>
-#include <chrono>
-#include <functional>
-#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
 
-#include "base/result.h"
-#include "os/ports/loop.h"
+#include "os/ports/system.h"
 #include "os/uv/uv_outbox.h"
 
 namespace muster {
@@ -23,8 +19,6 @@ class UvLoop final : public Loop {
   static Result<std::unique_ptr<UvLoop>> Open();
   /// The loop must not be running. Closes everything that is still open on it.
   ~UvLoop() override;
-  UvLoop(const UvLoop&) = delete;
-  UvLoop& operator=(const UvLoop&) = delete;
 
   /// Runs on the calling thread, which becomes the loop's, until Stop().
   void Run();
@@ -54,7 +48,7 @@ class UvLoop final : public Loop {
 
  private:
   UvLoop();
-  void RunPosted();
+  std::vector<std::function<void()>> TakePosted();
 
   bool open_ = false;
   uv_loop_t loop_;
@@ -78,24 +72,34 @@ void CloseAndDelete(Owner* owner, Handle Owner::*handle) {
            [](uv_handle_t* closed) { delete static_cast<Owner*>(closed->data); });
 }
 
+/// Outgoing TCP connections on a loop, behind the Connector port.
+class UvConnector final : public Connector {
+ public:
+  explicit UvConnector(UvLoop& loop) : loop_(loop) {}
+
+  std::unique_ptr<Attempt> Connect(const Endpoint& to, const ConnectOptions& options,
+                                   std::function<void(Result<StreamPtr>)> done) override;
+
+ private:
+  UvLoop& loop_;
+};
+
 /// A UvLoop on its own thread. The destructor stops and joins it.
-class UvThread {
+class UvThread final : public LoopThread {
  public:
   /// kUnavailable: out of descriptors, memory or threads.
   static Result<std::unique_ptr<UvThread>> Open();
-  ~UvThread();
-  UvThread(const UvThread&) = delete;
-  UvThread& operator=(const UvThread&) = delete;
+  ~UvThread() override;
 
-  UvLoop& loop() { return *loop_; }
-
-  /// Runs `work` on the loop and waits for it. Must not be called from the loop itself.
-  void RunAndWait(std::function<void()> work);
+  UvLoop& loop() override { return *loop_; }
+  UvConnector& connector() override { return connector_; }
+  void RunAndWait(const std::function<void()>& work) override;
 
  private:
   explicit UvThread(std::unique_ptr<UvLoop> loop);
 
-  std::unique_ptr<UvLoop> loop_;
+  const std::unique_ptr<UvLoop> loop_;
+  UvConnector connector_{*loop_};
   std::thread thread_;
 };
 

@@ -1,41 +1,29 @@
 #include "os/uv/uv_outbox.h"
 
+#include <algorithm>
+
 namespace muster {
 
-namespace {
-// Large enough for the gain; small enough that no reply waits long when thousands are sent.
-constexpr size_t kLettersMax = 64;
-}  // namespace
-
 void UvOutbox::Add(Sender& sender, std::string_view bytes) {
-  const bool continues = !letters_.empty() && letters_.back().sender == &sender;
-  if (continues && SizeOfLast() + bytes.size() > kLetterBytesMax) Flush();
+  // Large enough for the gain; small enough that no reply waits long when thousands are sent.
+  constexpr size_t kLettersMax = 64;
+  const auto continues = [&] { return !letters_.empty() && letters_.back().sender == &sender; };
+  if (continues() && letters_.back().size + bytes.size() > kLetterBytesMax) Flush();
+  if (!continues()) letters_.push_back({&sender, 0});
   bytes_ += bytes;
-  if (!letters_.empty() && letters_.back().sender == &sender) {
-    letters_.back().end = bytes_.size();
-  } else {
-    letters_.push_back({&sender, bytes_.size()});
-  }
+  letters_.back().size += bytes.size();
   if (letters_.size() >= kLettersMax) Flush();
 }
 
-size_t UvOutbox::SizeOfLast() const {
-  const size_t begin = letters_.size() < 2 ? 0 : letters_[letters_.size() - 2].end;
-  return letters_.back().end - begin;
-}
-
 bool UvOutbox::Holds(const Sender& sender) const {
-  for (const Letter& letter : letters_) {
-    if (letter.sender == &sender) return true;
-  }
-  return false;
+  return std::ranges::find(letters_, &sender, &Letter::sender) != letters_.end();
 }
 
 void UvOutbox::Flush() {
-  size_t begin = 0;
-  for (const auto& [sender, end] : letters_) {
-    sender->Send(std::string_view(bytes_).substr(begin, end - begin));
-    begin = end;
+  std::string_view rest = bytes_;
+  for (const auto& [sender, size] : letters_) {
+    sender->Send(rest.substr(0, size));
+    rest.remove_prefix(size);
   }
   letters_.clear();
   bytes_.clear();

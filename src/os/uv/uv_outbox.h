@@ -35,10 +35,8 @@ class UvOutbox {
  private:
   struct Letter {
     Sender* sender;
-    size_t end;  // in bytes_; a letter begins where the previous one ends
+    size_t size;  // in bytes_; a letter begins where the previous one ends
   };
-
-  size_t SizeOfLast() const;
 
   std::vector<Letter> letters_;
   std::string bytes_;

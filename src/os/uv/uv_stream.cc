@@ -5,7 +5,6 @@
 
 #include <cerrno>
 #include <optional>
-#include <utility>
 
 #include "base/assert.h"
 #include "os/posix/address.h"

@@ -1,12 +1,8 @@
 // A TCP connection on a libuv loop, behind the Stream port.
 #pragma once
 
-#include <cstdint>
-#include <memory>
-#include <string>
 #include <utility>
 
-#include "base/result.h"
 #include "os/ports/transport.h"
 #include "os/uv/peer_shares.h"
 #include "os/uv/uv_loop.h"

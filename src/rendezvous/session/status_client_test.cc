@@ -43,7 +43,6 @@ class ScriptedStream final : public BlockingStream {
     std::copy(piece.begin(), piece.end(), into.begin());
     return piece.size();
   }
-  std::string Describe() const override { return "(script)"; }
 
  private:
   Server& server_;

@@ -37,13 +37,6 @@ struct OnWire {
   std::vector<std::string_view> keys;
 };
 
-std::string NamesOf(std::span<const std::string_view> keys) {
-  std::string names = "keys: ";
-  for (const std::string_view& key : keys)
-    names += Concat(&key == &keys.front() ? "" : ", ", Printable(key));
-  return names;
-}
-
 }  // namespace
 
 // --- Connecting
@@ -59,34 +52,24 @@ Result<std::unique_ptr<StoreClient>> StoreClient::Connect(Dialer& dialer, Clock&
                        Concat("trying to connect to (", server.host, ", ", server.port, ")"));
   };
   Backoff backoff(kFirstRetry, kLongestRetry, options.seed);
-  bool with_ping = true;
+  std::unique_ptr<StoreClient> client(new StoreClient(dialer, clock, server, options));
   while (true) {
-    auto stream = dialer.Dial(server, deadline);
-    std::optional<Error> failure;
-    if (stream) {
-      std::unique_ptr<StoreClient> client(
-          new StoreClient(dialer, clock, server, options, std::move(*stream)));
-      Status greeted = client->Handshake(with_ping, deadline);
-      client->with_ping_ = with_ping;
-      if (greeted) return client;
-      failure = greeted.error();
-      // Servers of PyTorch 2.4 and older do not know PING and close the connection.
-      if (failure->code == Code::kClosed && std::exchange(with_ping, false)) continue;
-      with_ping = true;
-    } else {
-      failure = stream.error();
-    }
-    if (failure->code == Code::kInterrupted) return interrupted();
-    if (failure->code == Code::kInvalid) {
-      return Error{Code::kUnavailable,
-                   Concat("The client socket has failed to connect to any network address of (",
-                          server.host, ", ", server.port, "): ", failure->message)};
+    const Status opened = client->Open(deadline);
+    if (opened) return client;
+    const Error& failure = opened.error();
+    // Servers of PyTorch 2.4 and older do not know PING and close the connection.
+    if (failure.code == Code::kClosed && std::exchange(client->with_ping_, false)) continue;
+    client->with_ping_ = true;
+    if (failure.code == Code::kInterrupted) return interrupted();
+    if (failure.code == Code::kInvalid) {
+      return MakeError(Code::kUnavailable,
+                       "The client socket has failed to connect to any network address of (",
+                       server.host, ", ", server.port, "): ", failure.message);
     }
     if (clock.Now() >= deadline) {
-      return Error{Code::kUnavailable,
-                   Concat("The client socket has timed out after ", timeout.count(),
-                          "ms while trying to connect to (", server.host, ", ", server.port,
-                          "). The last attempt failed with: ", failure->message)};
+      return MakeError(Code::kUnavailable, "The client socket has timed out after ",
+                       timeout.count(), "ms while trying to connect to (", server.host, ", ",
+                       server.port, "). The last attempt failed with: ", failure.message);
     }
     clock.SleepUntil(std::min(clock.Now() + backoff.Next(), deadline));
     if (IsInterrupted()) return interrupted();
@@ -94,45 +77,34 @@ Result<std::unique_ptr<StoreClient>> StoreClient::Connect(Dialer& dialer, Clock&
 }
 
 StoreClient::StoreClient(Dialer& dialer, Clock& clock, Endpoint server,
-                         const StoreClientOptions& options, std::unique_ptr<BlockingStream> stream)
-    : dialer_(dialer),
-      clock_(clock),
-      server_(std::move(server)),
-      options_(options),
-      stream_(std::move(stream)) {}
+                         const StoreClientOptions& options)
+    : dialer_(dialer), clock_(clock), server_(std::move(server)), options_(options) {}
 
-Status StoreClient::Reconnect(Instant deadline) {
-  MUSTER_TRY(stream_, dialer_.Dial(server_, deadline));
-  input_.clear();
-  input_at_ = 0;
-  if (Status greeted = Handshake(with_ping_, deadline); !greeted) {
-    stream_.reset();
-    return greeted;
-  }
-  broken_.reset();
-  ended_by_peer_ = false;
-  return Ok();
-}
-
-Status StoreClient::Handshake(bool with_ping, Instant deadline) {
+Status StoreClient::Open(Instant deadline) {
+  MUSTER_TRY(std::unique_ptr<BlockingStream> stream, dialer_.Dial(server_, deadline));
   std::string greeting;
   // VALIDATE is one write: PyTorch's libuv server does not reassemble a split one.
   wire::AppendRequest(greeting, {.op = Op::kValidate, .number = wire::kMagic});
   // Servers without PING get a request that they know: only a reply proves that it is a store.
-  wire::AppendRequest(greeting, with_ping ? Request{.op = Op::kPing, .number = options_.nonce}
-                                          : Request{.op = Op::kGetNumKeys});
-  MUSTER_CHECK_OK(stream_->Send(greeting, deadline));
+  wire::AppendRequest(greeting, with_ping_ ? Request{.op = Op::kPing, .number = options_.nonce}
+                                           : Request{.op = Op::kGetNumKeys});
+  MUSTER_CHECK_OK(stream->Send(greeting, deadline));
   char answer[8];
-  const size_t expected = with_ping ? 4 : 8;
+  const size_t expected = with_ping_ ? 4 : 8;
   for (size_t got = 0; got < expected;) {
     MUSTER_TRY(const size_t count,
-               stream_->Receive(std::span(answer).subspan(got, expected - got), deadline));
+               stream->Receive(std::span(answer).subspan(got, expected - got), deadline));
     got += count;
   }
-  if (with_ping && LoadInt<uint32_t>(answer) != options_.nonce) {
+  if (with_ping_ && LoadInt<uint32_t>(answer) != options_.nonce) {
     return Error{Code::kUnavailable,
                  "the peer answered PING with something else: it is no TCPStore server"};
   }
+  stream_ = std::move(stream);
+  input_.clear();
+  input_at_ = 0;
+  broken_.reset();
+  ended_by_peer_ = false;
   return Ok();
 }
 
@@ -146,9 +118,9 @@ Status StoreClient::Join(int world_size, bool owns_server, Timeout timeout) {
     const Instant next = clock_.Now() + pause.Next();
     if (next >= call.deadline) {
       const int64_t seconds = (timeout.count() + 999) / 1000;
-      return Error{Code::kTimeout,
-                   Concat("Timed out after ", seconds, " seconds waiting for clients. ", joined,
-                          "/", world_size, " clients joined.")};
+      return MakeError(Code::kTimeout, "Timed out after ", seconds,
+                       " seconds waiting for clients. ", joined, "/", world_size,
+                       " clients joined.");
     }
     clock_.SleepUntil(next);
     if (IsInterrupted()) {
@@ -210,27 +182,22 @@ Result<std::vector<std::string>> StoreClient::ReadIfThere(Keys keys, const Reque
                                                           const Call& call) {
   const auto absent = [] { return Error{Code::kNotFound, "a key is not there"}; };
   const Request check{.op = Op::kCheck, .keys = keys};
+  // CHECK and GET in one message: one round trip for an existing key; WAIT and GET would take two.
+  MUSTER_CHECK_OK(Send(call, check, checks_first_ ? nullptr : &read));
+  MUSTER_TRY(const uint8_t missing, ReadInt<uint8_t>(call));
   if (checks_first_) {
-    MUSTER_CHECK_OK(Send(call, check));
-    MUSTER_TRY(const uint8_t missing, ReadInt<uint8_t>(call));
     if (missing != 0) return absent();
     MUSTER_CHECK_OK(Send(call, read));
-    MUSTER_TRY(auto values, ReadBlobs(keys.size(), call));
-    // These values are confirmed, too: the cause may have been a broken connection and not such a
-    // server.
-    return Confirmed(keys, std::move(values), call);
   }
-  // CHECK and GET in one message: one round trip for an existing key; WAIT and GET would take two.
-  MUSTER_CHECK_OK(Send(call, check, &read));
-  MUSTER_TRY(const uint8_t missing, ReadInt<uint8_t>(call));
   auto values = ReadBlobs(keys.size(), call);
+  // With `checks_first_`, too: its cause may have been a broken connection and not such a server.
   if (missing == 0 && values) return Confirmed(keys, *std::move(values), call);
   if (missing == 0) return values;
   if (values) return absent();
   if (!ended_by_peer_) return values.error();
   // The connection was closed in place of a reply: PyTorch's server without libuv. If the server
   // has ended, reconnecting fails, and the first error is returned.
-  if (!Reconnect(call.deadline)) return values.error();
+  if (!Open(call.deadline)) return values.error();
   checks_first_ = true;
   return absent();
 }
@@ -252,8 +219,8 @@ Result<std::string> StoreClient::ReadConfirmed(std::string_view key, const Call&
   constexpr std::string_view kUnusedValue = "muster asks whether this key is there";
   MUSTER_CHECK_OK(Send(
       call, {.op = Op::kCompareSet, .key = key, .expected = kUnusedValue, .value = kUnusedValue}));
-  MUSTER_TRY(std::string found, ReadBlob(call));
-  if (found != kUnusedValue) return found;
+  MUSTER_TRY(auto found, ReadBlobs(1, call));
+  if (found[0] != kUnusedValue) return std::move(found[0]);
   // A queue satisfies CHECK, but has no value. Not every server supports queues, so CHECK comes
   // first.
   MUSTER_CHECK_OK(Send(call, {.op = Op::kCheck, .keys = Keys(&key, 1)}));
@@ -282,21 +249,17 @@ Result<Answer> StoreClient::Pop(const Request& pop, const Call& call) {
   while (true) {
     // Tries first: if there is an element, this takes one round trip. No waiting client is
     // overtaken, because its element is reserved.
-    Result<Answer> element = PopIfThere(pop, call);
-    const bool waits = pop.number > 0 && !element && element.error().code == Code::kNotFound;
-    if (!waits) return element;
+    MUSTER_CHECK_OK(Send(call, pop));
+    MUSTER_TRY(const int64_t length, ReadInt<int64_t>(call));
+    if (length > 0) {
+      MUSTER_TRY(auto element, ReadBlobs(1, call));
+      return Answer{.value = std::move(element[0])};
+    }
+    if (pop.number == 0) {
+      return MakeError(Code::kNotFound, "queue is empty: ", Printable(pop.key.substr(1)));
+    }
     MUSTER_CHECK_OK(WaitBefore(Keys(&pop.key, 1), call));
   }
-}
-
-Result<Answer> StoreClient::PopIfThere(const Request& pop, const Call& call) {
-  MUSTER_CHECK_OK(Send(call, pop));
-  MUSTER_TRY(const int64_t length, ReadInt<int64_t>(call));
-  if (length <= 0) {
-    return Error{Code::kNotFound, Concat("queue is empty: ", Printable(pop.key.substr(1)))};
-  }
-  MUSTER_TRY(std::string element, ReadBlob(call));
-  return Answer{.value = std::move(element)};
 }
 
 }  // namespace muster

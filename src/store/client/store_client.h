@@ -12,23 +12,15 @@
 // reply that is due is still read if it arrives soon, and is then the call's result.
 #pragma once
 
-#include <chrono>
 #include <concepts>
-#include <cstdint>
 #include <memory>
 #include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include "base/endpoint.h"
 #include "base/limits.h"
-#include "base/result.h"
 #include "base/time.h"
 #include "os/ports/clock.h"
 #include "os/ports/dialer.h"
-#include "store/core/request.h"
 #include "store/store_backend.h"
 
 namespace muster {
@@ -68,12 +60,10 @@ class StoreClient final : public StoreBackend {
  private:
   using Keys = std::span<const std::string_view>;  // as on the wire
 
-  StoreClient(Dialer& dialer, Clock& clock, Endpoint server, const StoreClientOptions& options,
-              std::unique_ptr<BlockingStream> stream);
+  StoreClient(Dialer& dialer, Clock& clock, Endpoint server, const StoreClientOptions& options);
 
-  Status Handshake(bool with_ping, Instant deadline);
-  /// One attempt at a new connection, to replace the one that has ended.
-  Status Reconnect(Instant deadline);
+  /// One attempt at a connection, the first one or a new one in place of one that has ended.
+  Status Open(Instant deadline);
 
   /// One call: its deadline and, for messages, its request.
   struct Call {
@@ -109,7 +99,6 @@ class StoreClient final : public StoreBackend {
   /// One key's value. kNotFound: the key is absent, not empty.
   Result<std::string> ReadConfirmed(std::string_view key, const Call& call);
   Result<Answer> Pop(const Request& pop, const Call& call);
-  Result<Answer> PopIfThere(const Request& pop, const Call& call);
 
   /// The reply to a request that does not wait.
   Result<Answer> ReadAnswer(const Call& call);
@@ -117,9 +106,7 @@ class StoreClient final : public StoreBackend {
   Status ReadExactly(char* into, size_t count, const Call& call);
   template <std::integral T>
   Result<T> ReadInt(const Call& call);
-  Result<std::string> ReadBlob(const Call& call);
-  /// Reads one of several blobs of a reply, of which `left` bytes may still arrive.
-  Result<std::string> ReadBlob(const Call& call, uint64_t& left);
+  /// The values or keys of a reply.
   Result<std::vector<std::string>> ReadBlobs(size_t count, const Call& call);
 
   /// Ends the connection and remembers why.
@@ -134,7 +121,7 @@ class StoreClient final : public StoreBackend {
   size_t input_at_ = 0;
   std::optional<std::string> broken_;
   bool ended_by_peer_ = false;  // broken_, because the connection ended where a reply was due
-  bool with_ping_ = true;       // the handshake had a PING
+  bool with_ping_ = true;       // the handshake has a PING
   bool checks_first_ = false;   // the server closes the connection when an absent key is read
 };
 

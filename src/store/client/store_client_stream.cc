@@ -31,8 +31,8 @@ Status StoreClient::CheckLimits(const Request& request) const {
   const auto check = [&](std::string_view what, std::string_view bytes,
                          uint64_t allowed) -> Status {
     if (bytes.size() <= allowed) return Ok();
-    return Error{Code::kInvalid, Concat(Name(request.op), ": ", what, " of ", bytes.size(),
-                                        " bytes, limit ", allowed, ": ", Printable(bytes, 40))};
+    return MakeError(Code::kInvalid, Name(request.op), ": ", what, " of ", bytes.size(),
+                     " bytes, limit ", allowed, ": ", Printable(bytes, 40));
   };
   MUSTER_CHECK_OK(check("key", request.key, options_.key_bytes_max));
   MUSTER_CHECK_OK(check("value", request.value, options_.value_bytes_max));
@@ -43,15 +43,14 @@ Status StoreClient::CheckLimits(const Request& request) const {
     MUSTER_CHECK_OK(check("value", value, options_.value_bytes_max));
   }
   if (request.keys.size() > kKeysPerRequestMax) {
-    return Error{Code::kInvalid, Concat(Name(request.op), ": ", request.keys.size(),
-                                        " keys, limit ", kKeysPerRequestMax, ": split the call")};
+    return MakeError(Code::kInvalid, Name(request.op), ": ", request.keys.size(), " keys, limit ",
+                     kKeysPerRequestMax, ": split the call");
   }
   const uint64_t total = wire::RequestBytes(request);
   if (total > options_.request_bytes_max) {
-    return Error{Code::kInvalid,
-                 Concat(Name(request.op), ": ", total, " bytes in ", request.keys.size(),
-                        " keys and their values, limit ", options_.request_bytes_max,
-                        " for one request: split the call")};
+    return MakeError(Code::kInvalid, Name(request.op), ": ", total, " bytes in ",
+                     request.keys.size(), " keys and their values, limit ",
+                     options_.request_bytes_max, " for one request: split the call");
   }
   return Ok();
 }
@@ -59,8 +58,8 @@ Status StoreClient::CheckLimits(const Request& request) const {
 Status StoreClient::Send(const Call& call, const Request& request, const Request* also) {
   MUSTER_CHECK_OK(CheckLimits(request));
   if (broken_) {
-    return Error{Code::kUnavailable,
-                 Concat("the connection to ", server_.ToString(), " was lost earlier: ", *broken_)};
+    return MakeError(Code::kUnavailable, "the connection to ", server_.ToString(),
+                     " was lost earlier: ", *broken_);
   }
   std::string bytes;
   wire::AppendRequest(bytes, request);
@@ -73,11 +72,10 @@ Status StoreClient::Send(const Call& call, const Request& request, const Request
         InterruptedIn(call, Concat("sending ", Name(call.op), ": the connection is closed"));
     return Break(std::move(why));
   }
-  return Break(
-      sent.error().code == Code::kTimeout
-          ? Error{Code::kUnavailable, Concat(Name(call.op), ": the server took no bytes for ",
-                                             call.timeout.count(), "ms")}
-          : sent.error());
+  return Break(sent.error().code == Code::kTimeout
+                   ? MakeError(Code::kUnavailable, Name(call.op), ": the server took no bytes for ",
+                               call.timeout.count(), "ms")
+                   : sent.error());
 }
 
 Error StoreClient::InterruptedIn(const Call& call, std::string_view waiting_for) const {
@@ -96,27 +94,26 @@ Status StoreClient::AwaitStop(const Call& call, std::string_view names) {
   const Result<size_t> in_time = stream_->Receive({&answer, 1}, call.deadline);
   if (in_time && answer == 0) return Ok();
   if (in_time)
-    return Break({Code::kProtocol,
-                  Concat(Name(call.op), " was answered with byte ", static_cast<uint8_t>(answer))});
+    return Break(MakeError(Code::kProtocol, Name(call.op), " was answered with byte ",
+                           static_cast<uint8_t>(answer)));
   const Code code = in_time.error().code;
   if (code != Code::kTimeout && code != Code::kInterrupted) return Break(in_time.error());
   if (code == Code::kTimeout) {
     MUSTER_TRY(const bool cancelled, Cancel(options_.answer_grace));
     if (!cancelled) return Ok();
-    return Error{code, Concat(TimeoutMessage(call, names), " (server ", server_.ToString(), ")")};
+    return MakeError(code, TimeoutMessage(call, names), " (server ", server_.ToString(), ")");
   }
   const ScopedUninterrupted once;
   Error why = InterruptedIn(
       call, Concat(call.op == Op::kBarrier ? "waiting at the barrier, " : "waiting for ", names));
   const Result<bool> cancelled = Cancel(InterruptionGrace(options_));
-  if (!cancelled) return Error{code, Concat(why.message, "; ", cancelled.error().message)};
+  if (!cancelled) return MakeError(code, why.message, "; ", cancelled.error().message);
   if (!*cancelled) return Ok();
   return why;
 }
 
 Result<bool> StoreClient::Cancel(std::chrono::milliseconds grace) {
-  const Instant now = clock_.Now();
-  const Call cancel{Op::kCancelWait, grace, now, DeadlineAfter(now, grace)};
+  const Call cancel = Begin(Op::kCancelWait, grace);
   MUSTER_CHECK_OK(Send(cancel, {.op = Op::kCancelWait}));
   MUSTER_TRY(uint8_t first, ReadInt<uint8_t>(cancel));
   // The reply and the cancel crossed: the wait has succeeded.
@@ -125,7 +122,7 @@ Result<bool> StoreClient::Cancel(std::chrono::milliseconds grace) {
     MUSTER_TRY(first, ReadInt<uint8_t>(cancel));
   }
   if (first != 1)
-    return Break({Code::kProtocol, Concat("CANCEL_WAIT was answered with byte ", first)});
+    return Break(MakeError(Code::kProtocol, "CANCEL_WAIT was answered with byte ", first));
   return !crossed;
 }
 
@@ -160,9 +157,9 @@ Status StoreClient::ReadExactly(char* into, size_t count, const Call& call) {
                                               "closed")));
     }
     if (!got && got.error().code == Code::kTimeout) {
-      return Break({Code::kUnavailable,
-                    Concat("no reply to ", Name(call.op), " from ", server_.ToString(), " within ",
-                           call.timeout.count(), "ms: the connection is closed")});
+      return Break(MakeError(Code::kUnavailable, "no reply to ", Name(call.op), " from ",
+                             server_.ToString(), " within ", call.timeout.count(),
+                             "ms: the connection is closed"));
     }
     if (!got) {
       ended_by_peer_ = true;
@@ -193,13 +190,13 @@ Result<Answer> StoreClient::ReadAnswer(const Call& call) {
     case Op::kQueuePush:
       return Answer{};
     case Op::kCompareSet: {
-      MUSTER_TRY(std::string value, ReadBlob(call));
-      return Answer{.value = std::move(value)};
+      MUSTER_TRY(auto value, ReadBlobs(1, call));
+      return Answer{.value = std::move(value[0])};
     }
     case Op::kCheck: {
       MUSTER_TRY(const uint8_t missing, ReadInt<uint8_t>(call));
       if (missing <= 1) return Answer{.number = 1 - missing};
-      return Break({Code::kProtocol, Concat("CHECK was answered with byte ", missing)});
+      return Break(MakeError(Code::kProtocol, "CHECK was answered with byte ", missing));
     }
     case Op::kListKeys:
       return ReadKeys(call);
@@ -217,55 +214,39 @@ Result<Answer> StoreClient::ReadAnswer(const Call& call) {
 
 Result<Answer> StoreClient::ReadKeys(const Call& call) {
   MUSTER_TRY(const int64_t count, ReadInt<int64_t>(call));
-  uint64_t left = options_.reply_bytes_max;
-  // A key has at least one byte.
-  if (count < 0 || static_cast<uint64_t>(count) > left) {
-    return Break({Code::kProtocol, Concat("LIST_KEYS: the peer announces ", count, " keys, limit ",
-                                          left, ": it is no TCPStore server")});
+  const uint64_t most = options_.reply_bytes_max;  // a key has at least one byte
+  if (count < 0 || static_cast<uint64_t>(count) > most) {
+    return Break(MakeError(Code::kProtocol, "LIST_KEYS: the peer announces ", count,
+                           " keys, limit ", most, ": it is no TCPStore server"));
   }
-  Answer keys;
-  for (int64_t i = 0; i < count; ++i) {
-    MUSTER_TRY(std::string key, ReadBlob(call, left));
-    if (key.starts_with('/')) keys.values.push_back(key.substr(1));  // the others are internal
-  }
-  return keys;
-}
-
-Result<std::string> StoreClient::ReadBlob(const Call& call) {
-  uint64_t left = options_.reply_bytes_max;
-  return ReadBlob(call, left);
+  MUSTER_TRY(std::vector<std::string> keys, ReadBlobs(static_cast<size_t>(count), call));
+  std::erase_if(keys, [](const std::string& key) { return !key.starts_with('/'); });  // internal
+  for (std::string& key : keys) key.erase(0, 1);
+  return Answer{.values = std::move(keys)};
 }
 
 Result<std::vector<std::string>> StoreClient::ReadBlobs(size_t count, const Call& call) {
-  uint64_t left = options_.reply_bytes_max;
+  const uint64_t most = options_.reply_bytes_max;
+  uint64_t before = 0;  // bytes of the earlier ones
   std::vector<std::string> blobs;
-  blobs.reserve(count);
-  for (size_t i = 0; i < count; ++i) {
-    MUSTER_TRY(std::string blob, ReadBlob(call, left));
-    blobs.push_back(std::move(blob));
+  // Memory grows with what arrives, not with the announced count and lengths.
+  constexpr uint64_t kStep = 4u << 20;
+  while (blobs.size() < count) {
+    MUSTER_TRY(const uint64_t size, ReadInt<uint64_t>(call));
+    if (size > most - before) {
+      const uint64_t total = size > UINT64_MAX - before ? UINT64_MAX : before + size;
+      return Break(MakeError(Code::kProtocol, Name(call.op), ": the peer announces a reply of ",
+                             HumanBytes(total), ", limit ", HumanBytes(most)));
+    }
+    before += size;
+    std::string& blob = blobs.emplace_back();
+    while (blob.size() < size) {
+      const size_t at = blob.size();
+      blob.resize(std::min<uint64_t>(size, at + kStep));
+      MUSTER_CHECK_OK(ReadExactly(blob.data() + at, blob.size() - at, call));
+    }
   }
   return blobs;
-}
-
-Result<std::string> StoreClient::ReadBlob(const Call& call, uint64_t& left) {
-  MUSTER_TRY(const uint64_t size, ReadInt<uint64_t>(call));
-  if (size > left) {
-    const uint64_t before = options_.reply_bytes_max - left;
-    const uint64_t total = size > UINT64_MAX - before ? UINT64_MAX : before + size;
-    return Break({Code::kProtocol,
-                  Concat(Name(call.op), ": the peer announces a reply of ", HumanBytes(total),
-                         ", limit ", HumanBytes(options_.reply_bytes_max))});
-  }
-  left -= size;
-  // The buffer grows with the bytes that arrive, not with the announced length.
-  constexpr uint64_t kStep = 4u << 20;
-  std::string value;
-  while (value.size() < size) {
-    const size_t at = value.size();
-    value.resize(std::min<uint64_t>(size, at + kStep));
-    MUSTER_CHECK_OK(ReadExactly(value.data() + at, value.size() - at, call));
-  }
-  return value;
 }
 
 Error StoreClient::Break(Error error) {

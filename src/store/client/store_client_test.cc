@@ -67,7 +67,6 @@ class ScriptedStream final : public BlockingStream {
     if (say.bytes.empty()) peer_.script.pop_front();
     return count;
   }
-  std::string Describe() const override { return "(script)"; }
 
  private:
   Peer& peer_;

@@ -28,6 +28,15 @@ struct HashedKey {
   uint64_t hash;
 };
 
+/// The same, but it outlives what it was read from.
+struct OwnedKey {
+  explicit OwnedKey(const HashedKey& from) : text(from.text), hash(from.hash) {}
+  HashedKey hashed() const { return {text, hash}; }
+
+  std::string text;
+  uint64_t hash;
+};
+
 class KeyHasher {
  public:
   explicit KeyHasher(const SipKey& secret = {}) : secret_(secret) {}
@@ -52,16 +61,18 @@ struct KeyNode {
 };
 
 /// `Node` derives from KeyNode<Node>. Pure; one owner. The account, which outlives it, counts its
-/// buckets; the owner of the nodes counts those.
+/// buckets, without the minimum for all shards, which is 152 KiB; the owner of the nodes counts
+/// those.
 template <typename Node>
 class KeyTable {
  public:
   static constexpr size_t kShards = 1024;
 
   explicit KeyTable(MemoryAccount& account) : charge_(account) {}
-  ~KeyTable() { Clear(); }
-  KeyTable(const KeyTable&) = delete;
-  KeyTable& operator=(const KeyTable&) = delete;
+  ~KeyTable() {
+    for (size_t i = 0; i < kShards; ++i)
+      VisitShard(i, [](Node& node) { const std::unique_ptr<Node> gone(&node); });
+  }
 
   size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
@@ -114,7 +125,7 @@ class KeyTable {
     if (shard.size == 0) return;
     const auto visit_all = [&](Node* const* buckets, size_t begin, size_t end) {
       for (size_t i = begin; i < end; ++i) {
-        for (Node* node = buckets[i]; node != nullptr; node = node->next) visit(*node);
+        for (Node* node = buckets[i]; node != nullptr;) visit(*std::exchange(node, node->next));
       }
     };
     visit_all(shard.buckets.get(), 0, size_t{shard.mask} + 1);
@@ -122,10 +133,6 @@ class KeyTable {
     const Former& former = *shard.former;
     visit_all(former.buckets.get(), former.moved, size_t{former.mask} + 1);
   }
-
-  /// Memory that the table itself has allocated, without its nodes and without the minimum for all
-  /// shards, which is 152 KiB.
-  size_t bucket_bytes() const { return charge_.bytes(); }
 
  private:
   static constexpr uint32_t kBucketsMin = 16;
@@ -200,18 +207,6 @@ class KeyTable {
     if (end < count) return;
     charge_.Set(charge_.bytes() - CostOf(count));
     shard.former.reset();
-  }
-
-  void Clear() {
-    for (Shard& shard : shards_) {
-      if (shard.mask == 0) continue;
-      if (shard.former != nullptr) Move(shard, SIZE_MAX);
-      for (size_t i = 0; shard.size > 0 && i <= shard.mask; ++i) {
-        while (Node* node = shard.buckets[i]) {
-          const std::unique_ptr<Node> gone(std::exchange(shard.buckets[i], node->next));
-        }
-      }
-    }
   }
 
   std::array<Shard, kShards> shards_{};

@@ -4,22 +4,15 @@
 
 namespace muster {
 
-namespace {
-// Keys of a MULTI_GET between two checks of how much has been copied.
-constexpr size_t kKeysPerLook = 16;
-}  // namespace
-
 bool LongStep::Add(std::string_view key, std::string_view value) {
   const bool is_large = value.size() > kSmallValueBytes;
   if (!account_.HasRoomFor(key.size() + value.size() + sizeof(OwnedKey))) return false;
   const HashedKey hashed = hasher_(key);
   if (op_ == Op::kMultiSet) {
-    set_.Add(hashed, is_large ? Value(MakePiece(value, account_)) : Value(value));
-    charge_.Set(charge_.bytes() + set_.heap_bytes_of_last());
+    charge_.Add(set_.Add(hashed, is_large ? Value(MakePiece(value, account_)) : Value(value)));
     if (is_large) piece_bytes_ += value.size();
   } else {
-    keys_.push_back({std::string(key), hashed.hash});
-    charge_.Set(charge_.bytes() + sizeof(OwnedKey) + HeapBytes(keys_.back().text));
+    charge_.Add(sizeof(OwnedKey) + HeapBytes(keys_.emplace_back(hashed).text));
   }
   return true;
 }
@@ -27,12 +20,12 @@ bool LongStep::Add(std::string_view key, std::string_view value) {
 std::span<const HashedKey> LongStep::NextPiece(size_t keys_max) {
   // The machine is done with the previous keys: their memory is used for the next ones.
   for (size_t i = done_ - piece_.size(); i < done_; ++i) {
-    charge_.Set(charge_.bytes() - HeapBytes(keys_[i].text));
+    charge_.Subtract(HeapBytes(keys_[i].text));
     std::string().swap(keys_[i].text);
   }
   piece_.clear();
   const size_t end = std::min(done_ + keys_max, keys_.size());
-  for (; done_ < end; ++done_) piece_.push_back({keys_[done_].text, keys_[done_].hash});
+  for (; done_ < end; ++done_) piece_.push_back(keys_[done_].hashed());
   return piece_;
 }
 
@@ -69,10 +62,7 @@ bool LongStep::AdvanceWait(StoreMachine& machine, Instant now) {
   const bool knew_queue = queue_.has_value();
   const Reply added = machine.AddToWait(client_, NextPiece(), queue_);
   if (added.kind == Reply::Kind::kRefused) return Finish(added);
-  if (queue_ && !knew_queue) {
-    queue_name_ = queue_->text;
-    queue_->text = queue_name_;
-  }
+  if (queue_ && !knew_queue) queue_ = queue_name_.emplace(*queue_).hashed();
   return done_ == keys_.size() && Finish(machine.EndWait(client_, queue_, now));
 }
 
@@ -90,6 +80,7 @@ bool LongStep::AdvanceSet(StoreMachine& machine, Instant now, Released& released
 }
 
 bool LongStep::AdvanceGet(StoreMachine& machine, const Take& take) {
+  constexpr size_t kKeysPerLook = 16;  // between two checks of how much has been copied
   begun_ = true;
   bool taken = true;
   size_t bytes = 0;

@@ -7,11 +7,9 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <optional>
 #include <span>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -49,11 +47,6 @@ class LongStep {
   bool Abandon(StoreMachine& machine, Released& released);
 
  private:
-  struct OwnedKey {
-    std::string text;
-    uint64_t hash;
-  };
-
   /// The next keys, in the form that the machine needs.
   std::span<const HashedKey> NextPiece(size_t keys_max = kKeysPerPiece);
   bool Finish(const Reply& reply);
@@ -73,8 +66,8 @@ class LongStep {
   bool begun_ = false;
   bool committed_ = false;
   size_t done_ = 0;                 // keys or shards that are done
-  std::optional<HashedKey> queue_;  // its text is queue_name_
-  std::string queue_name_;
+  std::optional<HashedKey> queue_;  // a view of queue_name_
+  std::optional<OwnedKey> queue_name_;
   std::vector<HashedKey> piece_;
   Reply reply_;
 };

@@ -1,10 +1,6 @@
 #include "store/core/machine.h"
 
-#include <algorithm>
 #include <charconv>
-#include <memory>
-#include <optional>
-#include <utility>
 
 #include "base/assert.h"
 #include "base/text.h"
@@ -13,25 +9,20 @@ namespace muster {
 
 namespace {
 
-// The beginning of a large value, up to where a counter must have ended.
-std::string BeginningOf(const ValueView& value) {
-  constexpr size_t kMost = 256;
-  std::string out;
-  for (const Piece& piece : value.pieces) {
-    out += piece->bytes().substr(0, kMost - out.size());
-    if (out.size() == kMost) return out;
-  }
-  return out.append(value.tail.substr(0, kMost - out.size()));
-}
-
 // As in PyTorch's server, a number may be the beginning of a text of any length.
 Result<int64_t> ReadLargeCounter(const ValueView& value) {
-  const std::string beginning = BeginningOf(value);
+  constexpr size_t kMost = 256;  // where a counter must have ended
+  std::string beginning;
+  for (const Piece& piece : value.pieces)
+    beginning += piece->bytes().substr(0, kMost - beginning.size());
+  beginning += value.tail.substr(0, kMost - beginning.size());
   if (beginning.find_first_not_of(" \t\n\v\f\r+-0123456789") == std::string::npos) {
     return Error{Code::kOutOfRange, "a number of more than 255 characters"};
   }
   return ParseCounter(beginning);
 }
+
+Reply Done(bool has_room) { return has_room ? Reply::None() : Reply::Refused(Reply::Why::kNoRoom); }
 
 // Left-over places in lines that each step clears at most.
 constexpr size_t kTidiedPerStep = 100;
@@ -46,7 +37,7 @@ StoreMachine::StoreMachine(const StoreMachineOptions& options)
       entries_(account_),
       queues_(options.reservation_max, scopes_, account_),
       waiters_(account_),
-      barriers_(account_) {}
+      at_barrier_(account_) {}
 
 Reply StoreMachine::Step(ClientId client, const Request& request, Instant now, Released& released) {
   now_ = now;
@@ -67,7 +58,7 @@ Reply StoreMachine::Step(ClientId client, const Request& request, Instant now, R
     case Op::kCheck:
       return Check(request);
     case Op::kWait:
-      return Wait(client, request, now);
+      return Wait(client, request);
     case Op::kCancelWait:
       return Cancel(client);
     case Op::kGetNumKeys:
@@ -83,9 +74,9 @@ Reply StoreMachine::Step(ClientId client, const Request& request, Instant now, R
     case Op::kPing:
       return {.kind = Reply::Kind::kNonce, .number = request.number};
     case Op::kQueuePush:
-      return QueuePush(request, now, released);
+      return QueuePush(request, released);
     case Op::kQueuePop:
-      return QueuePop(client, request, now, released);
+      return QueuePop(client, request, released);
     case Op::kQueueLen:
       return Reply::Number(static_cast<int64_t>(queues_.Length(KeyOf(request))));
     case Op::kListKeys:
@@ -99,10 +90,8 @@ Reply StoreMachine::Step(ClientId client, const Request& request, Instant now, R
 }
 
 Reply StoreMachine::Set(const Request& request, Released& released) {
-  if (!Store(KeyOf(request), {request.value, request.piece}, released)) {
-    return Reply::Refused(Reply::Why::kNoRoom);
-  }
-  return Reply::None();
+  const HashedKey key = KeyOf(request);
+  return Done(Store(Find(key), key, {request.value, request.piece}, released));
 }
 
 Reply StoreMachine::DeleteKey(const Request& request, Released& released) {
@@ -123,9 +112,7 @@ Reply StoreMachine::CompareSet(const Request& request, Released& released) {
     return GiveValue(entry->value.view());
   }
   if (request.value.size() > options_.reply_bytes_max) return Reply::Refused(Reply::Why::kTooMuch);
-  const bool stored =
-      entry == nullptr ? Create(key, desired, released) : Overwrite(*entry, desired);
-  if (!stored) return Reply::Refused(Reply::Why::kNoRoom);
+  if (!Store(entry, key, desired, released)) return Reply::Refused(Reply::Why::kNoRoom);
   return GiveValue(Find(key)->value.view());
 }
 
@@ -161,12 +148,12 @@ Reply StoreMachine::Check(const Request& request) const {
   return Reply::Of(Reply::Kind::kReady);
 }
 
-Reply StoreMachine::Wait(ClientId client, const Request& request, Instant now) {
+Reply StoreMachine::Wait(ClientId client, const Request& request) {
   if (IsParked(client)) return Reply::Refused(Reply::Why::kAlreadyParked);
   Missing missing;
   for (size_t i = 0; i < request.keys.size(); ++i) Look(KeyAt(request, i), missing);
   if (missing.keys.empty()) {
-    if (missing.queue) queues_.Reserve(client, *missing.queue, now);
+    if (missing.queue) queues_.Reserve(client, *missing.queue, now_);
     return Reply::Of(Reply::Kind::kStopWaiting);
   }
   const Reply allowed = MayWaitFor(missing);
@@ -176,7 +163,8 @@ Reply StoreMachine::Wait(ClientId client, const Request& request, Instant now) {
 
 Reply StoreMachine::Cancel(ClientId client) {
   waiters_.Remove(client);
-  LeaveBarrier(client);
+  // The client stays counted: a barrier counts arrivals, and this one has arrived.
+  at_barrier_.Remove(client);
   return Reply::Of(Reply::Kind::kCancelled);
 }
 
@@ -184,15 +172,11 @@ Reply StoreMachine::Append(const Request& request, Released& released) {
   const HashedKey key = KeyOf(request);
   Entry* entry = Find(key);
   const Given suffix{request.value, request.piece};
-  if (entry == nullptr) {
-    return Create(key, suffix, released) ? Reply::None() : Reply::Refused(Reply::Why::kNoRoom);
-  }
+  if (entry == nullptr) return Done(Create(key, suffix, released));
   if (entry->value.size() + suffix.bytes.size() > options_.reply_bytes_max) {
     return Reply::Refused(Reply::Why::kTooMuch);
   }
-  if (suffix.piece == nullptr && !account_.HasRoomFor(suffix.bytes.size())) {
-    return Reply::Refused(Reply::Why::kNoRoom);
-  }
+  if (!HasRoomFor(suffix)) return Reply::Refused(Reply::Why::kNoRoom);
   const size_t before = entry->value.heap_bytes();
   if (suffix.is_small()) {
     entry->value.Append(suffix.bytes, account_);
@@ -229,28 +213,23 @@ Reply StoreMachine::MultiSet(const Request& request, Released& released) {
   return Reply::None();
 }
 
-Reply StoreMachine::QueuePush(const Request& request, Instant now, Released& released) {
+Reply StoreMachine::QueuePush(const Request& request, Released& released) {
   const HashedKey key = KeyOf(request);
   const Given element{request.value, request.piece};
-  if (!account_.HasRoomFor(Queues::BytesFor(key, element.is_small() ? element.bytes.size() : 0))) {
+  const size_t small_bytes = element.is_small() ? element.bytes.size() : 0;
+  if (!account_.HasRoomFor(Queues::BytesFor(key, small_bytes)) || !HasRoomFor(element)) {
     return Reply::Refused(Reply::Why::kNoRoom);
   }
-  std::optional<Value> value = MakeValue(element);
-  if (!value) return Reply::Refused(Reply::Why::kNoRoom);
-  queues_.Push(key, std::move(*value), now);
-  OfferElements(key, now, released);
+  queues_.Push(key, ValueOf(element), now_);
+  OfferElements(key, released);
   return Reply::None();
 }
 
-Reply StoreMachine::QueuePop(ClientId client, const Request& request, Instant now,
-                             Released& released) {
+Reply StoreMachine::QueuePop(ClientId client, const Request& request, Released& released) {
   const HashedKey key = KeyOf(request);
   const auto length = static_cast<int64_t>(queues_.Length(key));
   // A reservation for another queue ends, as it does with any other request.
-  if (const auto held = queues_.ReservedBy(client); held && held->key != request.key) {
-    queues_.Unreserve(client);
-    OfferElements(held->hashed(), now, released);
-  }
+  if (!queues_.HasReserved(client, key)) GiveUpReservation(client, now_, released);
   std::optional<Value> element = queues_.Pop(client, key);
   if (!element) return {.kind = Reply::Kind::kPopped, .number = 0};
   Discard(std::exchange(reply_value_, std::move(*element)));
@@ -279,28 +258,20 @@ Reply StoreMachine::Barrier(ClientId client, const Request& request, Released& r
   if (arrived.kind == Reply::Kind::kRefused) return arrived;
   const auto count = static_cast<int64_t>(static_cast<uint64_t>(arrived.number) + 1);
   const bool waits = count < request.number;
-  if ((waits && !account_.HasRoomFor(BarrierBytes(key))) ||
+  if ((waits && !account_.HasRoomFor(Waiters::BytesFor(key))) ||
       !StoreCounter(entry, key, count, released)) {
     return Reply::Refused(Reply::Why::kNoRoom);
   }
-  BarrierLine* line = barriers_.Find(key);
   if (waits) {
-    if (line == nullptr) line = &barriers_.Insert(std::make_unique<BarrierLine>(key, account_));
-    const auto arrival = line->arrivals.insert(line->arrivals.end(), client);
-    at_barrier_.try_emplace(client, *line, arrival, account_);
+    at_barrier_.Park(client, {&key, 1});
     return Reply::None();
   }
-  if (line != nullptr) {
-    for (const ClientId other : line->arrivals) at_barrier_.erase(other);
-    released.insert(released.end(), line->arrivals.begin(), line->arrivals.end());
-    barriers_.Remove(*line);
-  }
+  at_barrier_.Created(key, released);
   return Reply::Of(Reply::Kind::kStopWaiting);
 }
 
 void StoreMachine::Drop(ClientId client, Instant now, Released& released) {
-  waiters_.Remove(client);
-  LeaveBarrier(client);
+  Cancel(client);
   GiveUpReservation(client, now, released);
 }
 
@@ -329,7 +300,7 @@ bool StoreMachine::DropScope(std::string_view scope, size_t keys_max) {
 StoreMachineStats StoreMachine::Stats() const {
   return {.keys = keys_,
           .queues = queues_.size(),
-          .parked_clients = waiters_.clients() + at_barrier_.size(),
+          .parked_clients = waiters_.clients() + at_barrier_.clients(),
           .waited_keys = waiters_.waited_keys(),
           .scopes = scopes_.size()};
 }
@@ -349,27 +320,13 @@ bool StoreMachine::StoreCounter(Entry* entry, const HashedKey& key, int64_t valu
   char digits[24];
   const char* end = std::to_chars(digits, digits + sizeof digits, value).ptr;
   const Given text{{digits, static_cast<size_t>(end - digits)}};
-  return entry != nullptr ? Overwrite(*entry, text) : Create(key, text, released);
+  return Store(entry, key, text, released);
 }
 
-void StoreMachine::OfferElements(const HashedKey& key, Instant now, Released& released) {
+void StoreMachine::OfferElements(const HashedKey& key, Released& released) {
   while (queues_.HasFree(key) && waiters_.Offer(key, released)) {
-    queues_.Reserve(released.back(), key, now);
+    queues_.Reserve(released.back(), key, now_);
   }
-}
-
-bool StoreMachine::IsParked(ClientId client) const {
-  return waiters_.Contains(client) || at_barrier_.contains(client);
-}
-
-void StoreMachine::LeaveBarrier(ClientId client) {
-  const auto found = at_barrier_.find(client);
-  if (found == at_barrier_.end()) return;
-  // The client stays counted: a barrier counts arrivals, and this one has arrived.
-  BarrierLine& line = *found->second.line;
-  line.arrivals.erase(found->second.arrival);
-  if (line.arrivals.empty()) barriers_.Remove(line);
-  at_barrier_.erase(found);
 }
 
 }  // namespace muster

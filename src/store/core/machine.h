@@ -6,13 +6,10 @@
 #pragma once
 
 #include <cstdint>
-#include <list>
 #include <memory>
 #include <optional>
 #include <span>
-#include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -98,7 +95,9 @@ class StoreMachine {
   void ExpireScope(std::string_view scope) { scopes_.Close(scope); }
 
   /// Whether the client waits in WAIT or BARRIER.
-  bool IsParked(ClientId client) const;
+  bool IsParked(ClientId client) const {
+    return waiters_.Contains(client) || at_barrier_.Contains(client);
+  }
 
   StoreMachineStats Stats() const;
   const KeyHasher& hasher() const { return hasher_; }
@@ -158,12 +157,9 @@ class StoreMachine {
   /// was done.
   class StagedSet {
    public:
-    StagedSet();
     ~StagedSet();
-    void Add(const HashedKey& key, Value value);
-    size_t size() const { return made_.size(); }
-    /// Memory that the last one has allocated, without its pieces.
-    size_t heap_bytes_of_last() const;
+    /// Returns the memory that the two have allocated, without the pieces of the value.
+    size_t Add(const HashedKey& key, Value value);
 
    private:
     friend class StoreMachine;
@@ -191,13 +187,13 @@ class StoreMachine {
   Reply Get(const Request& request) const;
   Reply Add(const Request& request, Released& released);
   Reply Check(const Request& request) const;
-  Reply Wait(ClientId client, const Request& request, Instant now);
+  Reply Wait(ClientId client, const Request& request);
   Reply Cancel(ClientId client);
   Reply Append(const Request& request, Released& released);
   Reply MultiGet(const Request& request);
   Reply MultiSet(const Request& request, Released& released);
-  Reply QueuePush(const Request& request, Instant now, Released& released);
-  Reply QueuePop(ClientId client, const Request& request, Instant now, Released& released);
+  Reply QueuePush(const Request& request, Released& released);
+  Reply QueuePop(ClientId client, const Request& request, Released& released);
   Reply ListKeys();
   Reply Barrier(ClientId client, const Request& request, Released& released);
 
@@ -215,16 +211,18 @@ class StoreMachine {
     Entry* entry = entries_.Find(key);
     return entry != nullptr && entry->is_there ? entry : nullptr;
   }
-  /// Creates or overwrites the key, and wakes waiters if it is new. False: no room.
-  bool Store(const HashedKey& key, const Given& given, Released& released);
+  /// Overwrites the key's entry; if that is null, creates the key and wakes waiters. False: no
+  /// room.
+  bool Store(Entry* entry, const HashedKey& key, const Given& given, Released& released);
   bool Create(const HashedKey& key, const Given& given, Released& released);
   bool Overwrite(Entry& entry, const Given& given);
   /// The same without the check for room.
   void Put(const HashedKey& key, Value value, Released& released);
   void Replace(Entry& entry, Value& value);
   Value ValueOf(const Given& given);
-  /// Nothing if there is no room.
-  std::optional<Value> MakeValue(const Given& given);
+  bool HasRoomFor(const Given& given) const {
+    return given.piece != nullptr || account_.HasRoomFor(given.bytes.size());
+  }
   Entry& Link(std::unique_ptr<Entry> made);
   void MakeThere(Entry& entry);
   /// Releases its waiters, if that has not happened yet.
@@ -247,8 +245,7 @@ class StoreMachine {
   bool StoreCounter(Entry* entry, const HashedKey& key, int64_t value, Released& released);
   Reply GiveValue(const ValueView& value) const;
   /// Gives free elements of a queue to the clients parked on it, oldest first.
-  void OfferElements(const HashedKey& key, Instant now, Released& released);
-  void LeaveBarrier(ClientId client);
+  void OfferElements(const HashedKey& key, Released& released);
 
   const StoreMachineOptions options_;
   const KeyHasher hasher_;
@@ -264,29 +261,7 @@ class StoreMachine {
   Waiters waiters_;
   // Barrier participants are stored separately from waiters: a SET on the key must not release them
   // early.
-  using Arrivals = std::list<ClientId>;  // oldest first; any client may leave
-  struct BarrierLine : KeyNode<BarrierLine> {
-    BarrierLine(const HashedKey& name, MemoryAccount& account)
-        : KeyNode(name), charge(account, AllocatedBytes(sizeof(BarrierLine)) + HeapBytes(key)) {}
-    Arrivals arrivals;
-    const Charge charge;
-  };
-  struct BarrierPlace {
-    // In the list of its line, and in the table of clients.
-    static constexpr size_t kBytes =
-        AllocatedBytes(3 * sizeof(void*)) + AllocatedBytes(7 * sizeof(void*));
-    BarrierPlace(BarrierLine& of, Arrivals::iterator at, MemoryAccount& account)
-        : line(&of), arrival(at), charge(account, kBytes) {}
-    BarrierLine* line;
-    Arrivals::iterator arrival;
-    const Charge charge;
-  };
-  static size_t BarrierBytes(const HashedKey& key) {
-    return AllocatedBytes(sizeof(BarrierLine)) + AllocatedBytes(key.text.size() + 1) +
-           BarrierPlace::kBytes;
-  }
-  KeyTable<BarrierLine> barriers_;
-  std::unordered_map<ClientId, BarrierPlace> at_barrier_;
+  Waiters at_barrier_;
   // Owns the memory of the views of the latest reply.
   Value reply_value_;
   std::vector<ValueView> reply_values_;

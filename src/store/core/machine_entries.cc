@@ -1,20 +1,10 @@
 // Storing values, and requests on many keys in pieces.
 #include <algorithm>
-#include <memory>
-#include <optional>
-#include <span>
-#include <utility>
-#include <vector>
 
 #include "base/assert.h"
 #include "store/core/machine.h"
 
 namespace muster {
-
-namespace {
-// How far the steps of a staged set prefetch entries.
-constexpr size_t kLookAhead = 8;
-}  // namespace
 
 // --- Entries
 
@@ -49,11 +39,6 @@ Value StoreMachine::ValueOf(const Given& given) {
   return Value(given.piece != nullptr ? *given.piece : MakePiece(given.bytes, account_));
 }
 
-std::optional<Value> StoreMachine::MakeValue(const Given& given) {
-  if (given.piece == nullptr && !account_.HasRoomFor(given.bytes.size())) return std::nullopt;
-  return ValueOf(given);
-}
-
 size_t StoreMachine::CostOf(const Entry& entry) {
   return AllocatedBytes(sizeof(Entry)) + HeapBytes(entry.key) + entry.value.heap_bytes();
 }
@@ -70,8 +55,8 @@ void StoreMachine::MakeThere(Entry& entry) {
   if (entry.scope == nullptr) scopes_.Join(entry, entry.key, now_);
 }
 
-bool StoreMachine::Store(const HashedKey& key, const Given& given, Released& released) {
-  Entry* entry = Find(key);
+bool StoreMachine::Store(Entry* entry, const HashedKey& key, const Given& given,
+                         Released& released) {
   // No client can be parked on a key that exists.
   return entry != nullptr ? Overwrite(*entry, given) : Create(key, given, released);
 }
@@ -97,10 +82,10 @@ bool StoreMachine::Overwrite(Entry& entry, const Given& given) {
     charge_.Change(before, entry.value.heap_bytes());
     return true;
   }
-  std::optional<Value> value = MakeValue(given);
-  if (!value) return false;
-  Replace(entry, *value);
-  Discard(std::move(*value));
+  if (!HasRoomFor(given)) return false;
+  Value value = ValueOf(given);
+  Replace(entry, value);
+  Discard(std::move(value));
   return true;
 }
 
@@ -173,7 +158,8 @@ size_t StoreMachine::BytesCopiedFor(const Request& multi_get) const {
 }
 
 void StoreMachine::GiveUpReservation(ClientId client, Instant now, Released& released) {
-  if (const auto freed = queues_.Unreserve(client)) OfferElements(freed->hashed(), now, released);
+  now_ = now;
+  if (const auto freed = queues_.Unreserve(client)) OfferElements(freed->hashed(), released);
 }
 
 Reply StoreMachine::BeginWait(ClientId client) {
@@ -219,15 +205,11 @@ Reply StoreMachine::EndWait(ClientId client, const std::optional<HashedKey>& que
   return Reply::Of(Reply::Kind::kStopWaiting);
 }
 
-StoreMachine::StagedSet::StagedSet() = default;
 StoreMachine::StagedSet::~StagedSet() { MUSTER_ASSERT(settled_ == places_.size()); }
 
-void StoreMachine::StagedSet::Add(const HashedKey& key, Value value) {
+size_t StoreMachine::StagedSet::Add(const HashedKey& key, Value value) {
   made_.push_back(std::make_unique<Entry>(key, Value()));
   values_.push_back(std::move(value));
-}
-
-size_t StoreMachine::StagedSet::heap_bytes_of_last() const {
   return AllocatedBytes(sizeof(Entry)) + HeapBytes(made_.back()->key) + sizeof(Value) +
          values_.back().heap_bytes() + 2 * sizeof(void*);
 }
@@ -249,6 +231,7 @@ bool StoreMachine::Prepare(StagedSet& set, size_t keys_max, Instant now) {
 }
 
 void StoreMachine::Commit(StagedSet& set) {
+  constexpr size_t kLookAhead = 8;  // entries that are prefetched
   MUSTER_ASSERT(set.places_.size() == set.made_.size() && set.settled_ == 0);
   for (size_t i = 0; i < set.places_.size(); ++i) {
     if (i + kLookAhead < set.places_.size()) {

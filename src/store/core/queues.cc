@@ -1,37 +1,32 @@
 #include "store/core/queues.h"
 
-#include <memory>
-#include <utility>
-
 #include "base/assert.h"
 
 namespace muster {
 
-size_t Queues::BytesFor(const HashedKey& key, size_t small_bytes) {
+size_t Queues::EmptyBytes(const HashedKey& key) {
   constexpr size_t kEmptyDeque = 640;  // its first block, and the table of blocks
-  return AllocatedBytes(sizeof(Queue)) + AllocatedBytes(key.text.size() + 1) + kEmptyDeque +
-         sizeof(Value) + AllocatedBytes(small_bytes + 1);
+  return AllocatedBytes(sizeof(Queue)) + AllocatedBytes(key.text.size() + 1) + kEmptyDeque;
 }
 
-size_t Queues::CostOf(const Queue& queue) {
-  return BytesFor(queue.hashed(), 0) - sizeof(Value) - AllocatedBytes(1);
+size_t Queues::BytesFor(const HashedKey& key, size_t small_bytes) {
+  return EmptyBytes(key) + sizeof(Value) + AllocatedBytes(small_bytes + 1);
 }
 
 Queues::Reservation::Reservation(ClientId by, const HashedKey& key, uint64_t number, Instant end,
                                  MemoryAccount& account)
     : client(by),
-      name{std::string(key.text), key.hash},
+      name(key),
       serial(number),
       until(end),
       charge(account, AllocatedBytes(sizeof(Reservation) + 2 * sizeof(void*)) +
-                          HeapBytes(name.key) + AllocatedBytes(4 * sizeof(void*))) {}
+                          HeapBytes(name.text) + AllocatedBytes(4 * sizeof(void*))) {}
 
 void Queues::Push(const HashedKey& key, Value element, Instant now) {
   Queue* queue = queues_.Find(key);
   if (queue == nullptr) {
     queue = &queues_.Insert(std::make_unique<Queue>(key, ++made_, account_));
     scopes_.Join(*queue, queue->key, now);
-    queue->charge.Set(CostOf(*queue));
   }
   queue->elements.push_back(std::move(element));
   queue->charge.Add(CostOf(queue->elements.back()));
@@ -58,16 +53,15 @@ void Queues::Reserve(ClientId client, const HashedKey& key, Instant now) {
   by_client_.emplace(client, place);
 }
 
-std::optional<Queues::Name> Queues::ReservedBy(ClientId client) const {
+bool Queues::HasReserved(ClientId client, const HashedKey& key) const {
   const auto found = by_client_.find(client);
-  if (found == by_client_.end()) return std::nullopt;
-  return found->second->name;
+  return found != by_client_.end() && found->second->name.text == key.text;
 }
 
-std::optional<Queues::Name> Queues::Unreserve(ClientId client) {
+std::optional<OwnedKey> Queues::Unreserve(ClientId client) {
   const auto found = by_client_.find(client);
   if (found == by_client_.end()) return std::nullopt;
-  Name name = std::move(found->second->name);
+  OwnedKey name = std::move(found->second->name);
   Queue* queue = queues_.Find(name.hashed());
   if (queue != nullptr && queue->serial == found->second->serial) --queue->reserved;
   oldest_first_.erase(found->second);
@@ -81,10 +75,7 @@ std::optional<ClientId> Queues::Expired(Instant now) const {
 }
 
 std::optional<Value> Queues::Pop(ClientId client, const HashedKey& key) {
-  if (const auto held = by_client_.find(client);
-      held != by_client_.end() && held->second->name.key == key.text) {
-    Unreserve(client);
-  }
+  if (HasReserved(client, key)) Unreserve(client);
   if (!HasFree(key)) return std::nullopt;
   Queue& queue = *queues_.Find(key);
   queue.charge.Subtract(CostOf(queue.elements.front()));

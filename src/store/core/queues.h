@@ -11,8 +11,6 @@
 #include <deque>
 #include <list>
 #include <optional>
-#include <string>
-#include <string_view>
 #include <unordered_map>
 
 #include "base/time.h"
@@ -28,8 +26,6 @@ class Queues {
   /// Scopes and account outlive the queues.
   Queues(Duration reservation_max, Scopes& scopes, MemoryAccount& account)
       : reservation_max_(reservation_max), scopes_(scopes), account_(account), queues_(account) {}
-  Queues(const Queues&) = delete;
-  Queues& operator=(const Queues&) = delete;
 
   using Elements = std::deque<Value>;
 
@@ -47,18 +43,11 @@ class Queues {
   /// Reserves one free element of `key` for `client`, which must have no other reservation.
   void Reserve(ClientId client, const HashedKey& key, Instant now);
 
-  /// A queue's name, which outlives the queue.
-  struct Name {
-    std::string key;
-    uint64_t hash;
-    HashedKey hashed() const { return {key, hash}; }
-  };
-
-  /// The queue for which `client` holds a reservation, if any.
-  std::optional<Name> ReservedBy(ClientId client) const;
+  /// Whether `client` holds a reservation for `key`.
+  bool HasReserved(ClientId client, const HashedKey& key) const;
 
   /// Cancels the client's reservation; returns the queue whose element is free again.
-  std::optional<Name> Unreserve(ClientId client);
+  std::optional<OwnedKey> Unreserve(ClientId client);
 
   /// The client with the oldest reservation, if that has expired by `now`.
   std::optional<ClientId> Expired(Instant now) const;
@@ -75,7 +64,7 @@ class Queues {
  private:
   struct Queue : KeyNode<Queue>, Scopes::Member {
     Queue(const HashedKey& name, uint64_t number, MemoryAccount& account)
-        : KeyNode(name), Member(Kind::kQueue), charge(account), serial(number) {}
+        : KeyNode(name), Member(Kind::kQueue), charge(account, EmptyBytes(name)), serial(number) {}
 
     Elements elements;
     Charge charge;
@@ -87,14 +76,14 @@ class Queues {
                 MemoryAccount& account);
 
     ClientId client;
-    Name name;
+    OwnedKey name;
     uint64_t serial;
     Instant until;
     const Charge charge;  // includes its entries in the list and in the table of clients
   };
   using Reservations = std::list<Reservation>;
 
-  static size_t CostOf(const Queue& queue);
+  static size_t EmptyBytes(const HashedKey& key);
   static size_t CostOf(const Value& element) { return sizeof(Value) + element.heap_bytes(); }
 
   const Duration reservation_max_;

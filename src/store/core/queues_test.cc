@@ -26,11 +26,12 @@ class NamedQueues {
   void Reserve(ClientId client, std::string_view key, Instant now) {
     queues_.Reserve(client, hasher_(key), now);
   }
-  std::optional<std::string> ReservedBy(ClientId client) const {
-    return NameOf(queues_.ReservedBy(client));
+  bool HasReserved(ClientId client, std::string_view key) const {
+    return queues_.HasReserved(client, hasher_(key));
   }
   std::optional<std::string> Unreserve(ClientId client) {
-    return NameOf(queues_.Unreserve(client));
+    const std::optional<OwnedKey> name = queues_.Unreserve(client);
+    return name ? std::optional(name->text) : std::nullopt;
   }
   std::optional<ClientId> Expired(Instant now) const { return queues_.Expired(now); }
   std::optional<std::string> Pop(ClientId client, std::string_view key) {
@@ -44,10 +45,6 @@ class NamedQueues {
   size_t size() const { return queues_.size(); }
 
  private:
-  static std::optional<std::string> NameOf(const std::optional<Queues::Name>& name) {
-    return name ? std::optional(name->key) : std::nullopt;
-  }
-
   const KeyHasher hasher_;
   MemoryAccount account_;
   MemoryAccount account_of_scopes_;
@@ -113,7 +110,7 @@ TEST(QueuesTest, PoppingElsewhereKeepsTheReservation) {
   queues.Push("r", "2");
   queues.Reserve(kA, "q", kStart);
   EXPECT_EQ(queues.Pop(kA, "r"), "2");
-  EXPECT_EQ(queues.ReservedBy(kA), "q");
+  EXPECT_TRUE(queues.HasReserved(kA, "q"));
 }
 
 TEST(QueuesTest, GivingAReservationUpFreesTheElementOnce) {
@@ -123,7 +120,7 @@ TEST(QueuesTest, GivingAReservationUpFreesTheElementOnce) {
   EXPECT_EQ(queues.Unreserve(kB), std::nullopt);
   EXPECT_EQ(queues.Unreserve(kA), "q");
   EXPECT_EQ(queues.Unreserve(kA), std::nullopt);
-  EXPECT_EQ(queues.ReservedBy(kA), std::nullopt);
+  EXPECT_FALSE(queues.HasReserved(kA, "q"));
   EXPECT_EQ(queues.Pop(kB, "q"), "1");
 }
 
@@ -160,7 +157,7 @@ TEST(QueuesTest, ADeletedQueueTakesItsElementsAlongAndLeavesThoseOfItsSuccessorA
   queues.Push(kQueue, "3");
   queues.Reserve(kB, kQueue, kStart);
   EXPECT_EQ(queues.Pop(kA, kQueue), std::nullopt);
-  EXPECT_EQ(queues.ReservedBy(kA), std::nullopt);
+  EXPECT_FALSE(queues.HasReserved(kA, kQueue));
   EXPECT_EQ(queues.Pop(kB, kQueue), "3");
   EXPECT_EQ(queues.bytes(), 0u);
 }

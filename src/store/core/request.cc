@@ -14,23 +14,16 @@ std::string_view Name(Op op) {
 }
 
 std::string_view Describe(Reply::Why why) {
-  switch (why) {
-    case Reply::Why::kNothing:
-      return "nothing wrong";
-    case Reply::Why::kNotANumber:
-      return "the stored value is not a number";
-    case Reply::Why::kOutOfRange:
-      return "the stored number does not fit in 64 bits";
-    case Reply::Why::kAlreadyParked:
-      return "a WAIT or BARRIER is still outstanding on this connection";
-    case Reply::Why::kTooMuch:
-      return "a limit of the store is exceeded";
-    case Reply::Why::kNoRoom:
-      return "the server's memory for all clients together is used up (store_bytes_max)";
-    case Reply::Why::kMisplaced:
-      return "VALIDATE belongs at the start of a connection";
-  }
-  return "unknown";
+  constexpr std::array<std::string_view, 7> kTexts = {
+      "nothing wrong",
+      "the stored value is not a number",
+      "the stored number does not fit in 64 bits",
+      "a WAIT or BARRIER is still outstanding on this connection",
+      "a limit of the store is exceeded",
+      "the server's memory for all clients together is used up (store_bytes_max)",
+      "VALIDATE belongs at the start of a connection"};
+  const auto number = static_cast<size_t>(why);
+  return number < kTexts.size() ? kTexts[number] : "unknown";
 }
 
 }  // namespace muster

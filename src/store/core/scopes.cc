@@ -17,20 +17,8 @@ std::string_view ScopeOf(std::string_view key) {
   return key.substr(0, after_round + 1);
 }
 
-Scopes::Scope& Scopes::Make(const HashedKey& name) {
-  auto made = std::make_unique<Scope>(name);
-  charge_.Set(charge_.bytes() + CostOf(*made));
-  return scopes_.Insert(std::move(made));
-}
-
-// Includes its entries in the table and in the list of strays.
-size_t Scopes::CostOf(const Scope& scope) {
-  return AllocatedBytes(sizeof(Scope)) + HeapBytes(scope.key) + AllocatedBytes(4 * sizeof(void*));
-}
-
 void Scopes::Erase(Scope& scope) {
   MUSTER_ASSERT(scope.first == nullptr);
-  charge_.Set(charge_.bytes() - CostOf(scope));
   if (!scope.open) strays_.erase(scope.stray);
   scopes_.Remove(scope);
 }
@@ -39,7 +27,7 @@ void Scopes::Open(std::string_view name) {
   const HashedKey key = hasher_(name);
   Scope* scope = scopes_.Find(key);
   if (scope == nullptr) {
-    Make(key).open = true;
+    scopes_.Insert(std::make_unique<Scope>(key, account_)).open = true;
   } else if (!scope->open) {
     strays_.erase(scope->stray);
     scope->open = true;
@@ -50,7 +38,7 @@ void Scopes::JoinNamed(Member& member, std::string_view name, Instant now) {
   const HashedKey key = hasher_(name);
   Scope* scope = scopes_.Find(key);
   if (scope == nullptr) {
-    scope = &Make(key);
+    scope = &scopes_.Insert(std::make_unique<Scope>(key, account_));
     scope->ends = now + stray_kept_;
     scope->stray = strays_.insert(strays_.end(), scope);
   }

@@ -39,7 +39,7 @@ class Scopes {
   /// The account, which outlives this object, counts the memory of the scopes, without their
   /// members.
   Scopes(const KeyHasher& hasher, Duration stray_kept, MemoryAccount& account)
-      : hasher_(hasher), stray_kept_(stray_kept), scopes_(account), charge_(account) {}
+      : hasher_(hasher), stray_kept_(stray_kept), account_(account), scopes_(account) {}
 
   size_t size() const { return scopes_.size(); }
   /// Whether there are unopened scopes.
@@ -72,22 +72,26 @@ class Scopes {
   void JoinNamed(Member& member, std::string_view name, Instant now);
   void LeaveNamed(Member& member);
   void Erase(Scope& scope);
-  Scope& Make(const HashedKey& name);
-  static size_t CostOf(const Scope& scope);
 
   const KeyHasher hasher_;
   const Duration stray_kept_;
+  MemoryAccount& account_;
   KeyTable<Scope> scopes_;
   Strays strays_;  // unopened ones, oldest first
-  Charge charge_;
 };
 
 struct Scopes::Scope : KeyNode<Scope> {
-  explicit Scope(const HashedKey& name) : KeyNode(name), ends(Instant::Never()) {}
+  // Includes its entries in the table and in the list of strays.
+  Scope(const HashedKey& name, MemoryAccount& account)
+      : KeyNode(name),
+        charge(account, AllocatedBytes(sizeof(Scope)) + HeapBytes(key) +
+                            AllocatedBytes(4 * sizeof(void*))) {}
+
+  const Charge charge;
 
   Member* first = nullptr;
   bool open = false;
-  Instant ends;              // unless it is open
+  Instant ends{};            // unless it is open
   Strays::iterator stray{};  // unless it is open
 };
 

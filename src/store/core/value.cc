@@ -1,7 +1,5 @@
 #include "store/core/value.h"
 
-#include <utility>
-
 namespace muster {
 
 ValueView::operator std::string() const {
@@ -23,12 +21,9 @@ bool ValueView::operator==(std::string_view text) const {
 }
 
 size_t Value::heap_bytes() const {
-  size_t bytes = HeapBytes(tail_);
-  if (large_ != nullptr) {
-    bytes +=
-        AllocatedBytes(sizeof(Large)) + AllocatedBytes(large_->pieces.capacity() * sizeof(Piece));
-  }
-  return bytes;
+  if (large_ == nullptr) return HeapBytes(tail_);
+  return HeapBytes(tail_) + AllocatedBytes(sizeof(Large)) +
+         AllocatedBytes(large_->pieces.capacity() * sizeof(Piece));
 }
 
 void Value::Assign(std::string_view small) {
@@ -54,8 +49,7 @@ void Value::Append(Piece piece, MemoryAccount& account) {
 
 size_t Value::DestroyLast() {
   if (large_ == nullptr || large_->pieces.empty()) {
-    const std::string gone = std::exchange(tail_, {});
-    return gone.size();
+    return std::exchange(tail_, {}).size();
   }
   const size_t bytes = large_->pieces.back()->bytes().size();
   large_->pieces.pop_back();

@@ -1,25 +1,15 @@
 #include "store/core/waiters.h"
 
 #include <iterator>
-#include <memory>
 #include <utility>
 
 #include "base/assert.h"
 
 namespace muster {
 
-namespace {
-// Places that Remove() clears at once.
-constexpr size_t kClearedAtOnce = 64;
-}  // namespace
-
 size_t Waiters::BytesFor(const HashedKey& key) {
   return AllocatedBytes(sizeof(Line)) + AllocatedBytes(key.text.size() + 1) + sizeof(Stand) +
          AllocatedBytes(sizeof(Place) + 2 * sizeof(void*));
-}
-
-size_t Waiters::CostOf(const Line& line) {
-  return AllocatedBytes(sizeof(Line)) + HeapBytes(line.key);
 }
 
 // Includes its entry in the table of waiters.
@@ -29,37 +19,23 @@ size_t Waiters::CostOf(const Waiter& waiter) {
          waiter.stands.size() * AllocatedBytes(sizeof(Place) + 2 * sizeof(void*));
 }
 
-Waiters::Line& Waiters::LineOf(const HashedKey& key) {
-  if (Line* line = lines_.Find(key)) return *line;
-  Line& line = lines_.Insert(std::make_unique<Line>(key));
-  charge_.Add(CostOf(line));
-  return line;
-}
-
-void Waiters::Erase(Line& line) {
-  charge_.Subtract(CostOf(line));
-  lines_.Remove(line);
-}
-
 void Waiters::Park(ClientId client, std::span<const HashedKey> missing) {
   MUSTER_ASSERT(!missing.empty());
   Begin(client);
   Add(client, missing);
-  waiters_.find(client)->second->held = false;
+  End(client);
 }
 
 void Waiters::Begin(ClientId client) {
   MUSTER_ASSERT(!Contains(client));
-  auto waiter = std::make_unique<Waiter>(client);
-  charge_.Add(CostOf(*waiter));
-  waiters_.emplace(client, std::move(waiter));
+  waiters_.emplace(client, std::make_unique<Waiter>(client, account_));
 }
 
 void Waiters::Add(ClientId client, std::span<const HashedKey> missing) {
   Waiter& waiter = *waiters_.find(client)->second;
-  const size_t before = CostOf(waiter);
   for (const HashedKey& key : missing) {
-    Line& line = LineOf(key);
+    Line* const known = lines_.Find(key);
+    Line& line = known != nullptr ? *known : lines_.Insert(std::make_unique<Line>(key, account_));
     // The key was named before.
     if (!line.places.empty() && line.places.back().waiter == &waiter) continue;
     waiter.stands.reserve(waiter.stands.empty() ? missing.size() : 0);
@@ -68,17 +44,14 @@ void Waiters::Add(ClientId client, std::span<const HashedKey> missing) {
     ++waiter.missing;
     ++waited_keys_;
   }
-  charge_.Subtract(before);
-  charge_.Add(CostOf(waiter));
+  waiter.charge.Set(CostOf(waiter));
 }
 
 bool Waiters::End(ClientId client) {
-  const auto found = waiters_.find(client);
-  Waiter& waiter = *found->second;
+  Waiter& waiter = *waiters_.find(client)->second;
   waiter.held = false;
   if (waiter.missing > 0) return false;
-  charge_.Subtract(CostOf(waiter));
-  waiters_.erase(found);
+  Finish(waiter);
   return true;
 }
 
@@ -90,21 +63,19 @@ bool Waiters::Satisfy(const Place& place) {
   return --waiter.missing == 0 && !waiter.held;
 }
 
-void Waiters::Finish(Waiter& waiter, Released& released) {
+ClientId Waiters::Finish(Waiter& waiter) {
   const ClientId client = waiter.client;  // the erase below destroys the waiter
-  released.push_back(client);
-  charge_.Subtract(CostOf(waiter));
   waiters_.erase(client);
+  return client;
 }
 
 void Waiters::Created(const HashedKey& key, Released& released) {
   if (lines_.empty()) return;  // the common case of a store under load
   Line* found = lines_.Find(key);
   if (found == nullptr) return;
-  charge_.Subtract(CostOf(*found));
   const std::unique_ptr<Line> line = lines_.Remove(*found);
   for (const Place& place : line->places) {
-    if (Satisfy(place)) Finish(*place.waiter, released);
+    if (Satisfy(place)) released.push_back(Finish(*place.waiter));
   }
 }
 
@@ -116,19 +87,14 @@ bool Waiters::Offer(const HashedKey& key, Released& released) {
     const Place place = line->places.front();
     line->places.pop_front();
     taken = Satisfy(place);
-    if (taken) Finish(*place.waiter, released);
+    if (taken) released.push_back(Finish(*place.waiter));
   }
-  if (line->places.empty()) Erase(*line);
+  if (line->places.empty()) lines_.Remove(*line);
   return taken;
 }
 
-void Waiters::Vacate(const Stand& stand) {
-  if (stand.line == nullptr) return;
-  stand.line->places.erase(stand.place);
-  if (stand.line->places.empty()) Erase(*stand.line);
-}
-
 bool Waiters::Remove(ClientId client) {
+  constexpr size_t kClearedAtOnce = 64;
   const auto found = waiters_.find(client);
   if (found == waiters_.end()) return false;
   std::unique_ptr<Waiter> waiter = std::move(found->second);
@@ -145,9 +111,11 @@ bool Waiters::Tidy(size_t places_max) {
     Waiter& waiter = *gone_.front();
     for (; waiter.tidied < waiter.stands.size(); ++waiter.tidied) {
       if (places_max-- == 0) return true;
-      Vacate(waiter.stands[waiter.tidied]);
+      const auto& [line, place] = waiter.stands[waiter.tidied];
+      if (line == nullptr) continue;
+      line->places.erase(place);
+      if (line->places.empty()) lines_.Remove(*line);
     }
-    charge_.Subtract(CostOf(waiter));
     gone_.pop_front();
   }
   return false;

@@ -18,9 +18,7 @@ namespace muster {
 
 class Waiters {
  public:
-  explicit Waiters(MemoryAccount& account) : charge_(account), lines_(account) {}
-  Waiters(const Waiters&) = delete;
-  Waiters& operator=(const Waiters&) = delete;
+  explicit Waiters(MemoryAccount& account) : account_(account), lines_(account) {}
 
   bool Contains(ClientId client) const { return waiters_.contains(client); }
 
@@ -51,7 +49,7 @@ class Waiters {
   /// there was one.
   bool Offer(const HashedKey& key, Released& released);
 
-  /// Drops the client's wait; false if it had none. Places in lines beyond kClearedAtOnce are left
+  /// Drops the client's wait; false if it had none. Places in lines beyond the first 64 are left
   /// for Tidy().
   bool Remove(ClientId client);
 
@@ -67,15 +65,17 @@ class Waiters {
   };
   using Places = std::list<Place>;
   struct Line : KeyNode<Line> {
-    using KeyNode::KeyNode;
+    Line(const HashedKey& name, MemoryAccount& account)
+        : KeyNode(name), charge(account, AllocatedBytes(sizeof(Line)) + HeapBytes(key)) {}
     Places places;
+    const Charge charge;
   };
   struct Stand {
     Line* line;  // null once the key is satisfied
     Places::iterator place;
   };
   struct Waiter {
-    explicit Waiter(ClientId id) : client(id) {}
+    Waiter(ClientId id, MemoryAccount& account) : client(id), charge(account, CostOf(*this)) {}
 
     const ClientId client;
     size_t missing = 0;
@@ -83,19 +83,16 @@ class Waiters {
     bool gone = false;  // removed; only its places are left
     size_t tidied = 0;  // number of stands that Tidy() has cleared
     std::vector<Stand> stands;
+    Charge charge;
   };
 
-  static size_t CostOf(const Line& line);
   static size_t CostOf(const Waiter& waiter);
 
-  Line& LineOf(const HashedKey& key);
-  void Erase(Line& line);
-  void Vacate(const Stand& stand);
   /// Removes one place from its line. True if its waiter misses no other key.
   bool Satisfy(const Place& place);
-  void Finish(Waiter& waiter, Released& released);
+  ClientId Finish(Waiter& waiter);
 
-  Charge charge_;
+  MemoryAccount& account_;
   KeyTable<Line> lines_;
   std::unordered_map<ClientId, std::unique_ptr<Waiter>> waiters_;
   std::deque<std::unique_ptr<Waiter>> gone_;

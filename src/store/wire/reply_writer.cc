@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <span>
-#include <string>
-#include <vector>
 
 #include "base/bytes.h"
 
@@ -32,13 +30,8 @@ void AppendReply(std::string& out, const Reply& reply) {
   std::vector<PieceAt> pieces;
   std::string text;
   AppendReply(text, reply, pieces);
-  size_t done = 0;
-  for (const PieceAt& next : pieces) {
-    out.append(text, done, next.at - done);
-    out += next.piece->bytes();
-    done = next.at;
-  }
-  out.append(text, done);
+  for (size_t i = pieces.size(); i-- > 0;) text.insert(pieces[i].at, pieces[i].piece->bytes());
+  out += text;
 }
 
 void AppendReply(std::string& out, const Reply& reply, std::vector<PieceAt>& pieces) {

@@ -1,20 +1,15 @@
 #include "store/wire/request_reader.h"
 
 #include <algorithm>
-#include <optional>
-#include <utility>
-#include <vector>
 
-#include "base/bytes.h"
 #include "base/text.h"
-#include "store/wire/layout.h"
 
 namespace muster::wire {
 
 namespace {
 
 Error TooLarge(Op op, std::string_view what, uint64_t came, uint64_t allowed) {
-  return Error{Code::kProtocol, Concat(Name(op), ": ", what, " of ", came, ", limit ", allowed)};
+  return MakeError(Code::kProtocol, Name(op), ": ", what, " of ", came, ", limit ", allowed);
 }
 
 Status CheckBlob(Op op, bool is_key, uint64_t bytes, const RequestLimits& limits) {
@@ -58,8 +53,7 @@ Result<size_t> RequestScanner::Scan(std::string_view bytes, const RequestLimits&
   if (bytes.empty()) return size_t{0};
   const auto opcode = static_cast<uint8_t>(bytes[0]);
   if (opcode >= kOpCount) {
-    return Error{Code::kProtocol,
-                 Concat("opcode ", opcode, ", the highest known is ", kOpCount - 1)};
+    return MakeError(Code::kProtocol, "opcode ", opcode, ", the highest known is ", kOpCount - 1);
   }
   const auto op = static_cast<Op>(opcode);
   const std::string_view layout = kLayouts[opcode];
