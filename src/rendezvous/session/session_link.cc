@@ -261,10 +261,7 @@ void SessionLink::OnMessage(const Push& push) {
     case Kind::kLeft:
       leave_ = false;
       break;
-    case Kind::kEnded:
-      token_ = 0;  // the connection ends, too; the next one opens a new session
-      break;
-    default:
+    default:  // kEnded: the connection ends, too; the token shows the server the run of this node
       break;
   }
   listener_.OnPush(push);

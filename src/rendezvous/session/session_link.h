@@ -95,7 +95,7 @@ class SessionLink final : public RendezvousLink, private StreamHandler {
   bool greet_first_ = true;  // the server may have no coordinator
   bool plain_ = false;       // the server has no coordinator
   bool reached_ = false;     // a connection was accepted once
-  uint64_t token_ = 0;       // 0: no session to resume
+  uint64_t token_ = 0;       // of the last session; 0: none yet
   uint32_t incarnation_ = 0;
   int64_t round_ = -1;       // the last round that the node was in
   Generation generation_{};  // of that round
