@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cstddef>
 #include <utility>
 #include <vector>
 
 #include "base/text.h"
+#include "launch/options/nearest.h"
 
 namespace muster {
 
@@ -63,42 +63,19 @@ constexpr std::array kKeys = {
     Key{"etcd_prefix", kEtcd},
 };
 
-/// How many letters must be inserted, removed or changed to get one from the other.
-size_t Distance(std::string_view one, std::string_view other) {
-  std::vector<size_t> row(other.size() + 1);
-  for (size_t j = 0; j < row.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= one.size(); ++i) {
-    size_t corner = std::exchange(row[0], i);
-    for (size_t j = 1; j < row.size(); ++j) {
-      const size_t changed = corner + (one[i - 1] == other[j - 1] ? 0 : 1);
-      corner = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, changed});
-    }
-  }
-  return row.back();
-}
-
-constexpr size_t kKeyBytesMax = 64;  // more is no typing error
-
 }  // namespace
 
 std::optional<std::string> WarningOfKey(std::string_view backend, std::string_view key) {
   const auto wanted = std::ranges::find(kNames, backend, &decltype(kNames)::value_type::first);
   if (wanted == kNames.end()) return std::nullopt;
-  const Key* nearest = nullptr;
-  size_t least = key.size() / 2 + 1;  // less than half in common: no typing error
+  std::vector<std::string> names;
   for (const Key& known : kKeys) {
     if ((known.known_to & wanted->second) == 0) continue;
     if (known.name == key) return std::nullopt;
-    const size_t distance =
-        key.size() > kKeyBytesMax ? key.size() : Distance(LowerCase(key), known.name);
-    if (distance >= least) continue;
-    least = distance;
-    nearest = &known;
+    names.emplace_back(known.name);
   }
   return Concat("the rendezvous backend '", backend, "' does not know the option '", Printable(key),
-                "', which has no effect",
-                nearest == nullptr ? "" : Concat("; did you mean '", nearest->name, "'?"));
+                "', which has no effect", DidYouMean(key, names));
 }
 
 bool ShowsPassword(std::string_view endpoint) {
