@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <string_view>
 
 #include "muster/rendezvous_handler.h"
 #include "rendezvous/core/run_report.h"
@@ -14,5 +15,8 @@ WaitReport ReportOn(const WaitSnapshot& snapshot, const Node& self, const std::s
 
 /// `self`: the node whose view it is, if it is one of the run.
 WaitReport ReportOn(const RunReport& run, const std::optional<Node>& self = std::nullopt);
+
+/// A text to append where two jobs may have met by mistake: empty, unless they have the default id.
+std::string_view NoteOnSharedId(std::string_view run_id);
 
 }  // namespace muster

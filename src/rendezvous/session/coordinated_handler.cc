@@ -111,9 +111,11 @@ class CoordinatedHandler final : public SessionHandler {
 
  private:
   SessionLinkOptions LinkOptions(const Hello& hello, uint64_t seed) {
-    return {.server = at_, .hello = hello, .seed = seed, .on_nobody_there = [this] {
-              return ServeLate();
-            }};
+    return {.server = at_,
+            .hello = hello,
+            .seed = seed,
+            .on_nobody_there = [this] { return ServeLate(); },
+            .is_here = may_serve_};
   }
 
   // Whoever had the port when this handler was created does not answer there: it was another
