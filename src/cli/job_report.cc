@@ -87,11 +87,14 @@ void WriteReport(const JobEnd& end, const JobHost& host, Failures failures, Cloc
 
 void ReportEnd(const JobEnd& end, JobHost& host, const std::string& failure_elsewhere,
                Clock& clock) {
-  const Failures failures = Gather(host, failure_elsewhere);
+  Failures failures = Gather(host, failure_elsewhere);
+  if (end.rendezvous_is_lost) failures.has_cause = false;
   const bool workers_failed = failures.has_cause && end.signal == 0;
   host.RecordEnd(end.status == kOk || workers_failed ? "" : end.why);
   if (end.status == kOk) return;
-  if (workers_failed) {
+  if (end.caller_reports) {
+    // It reads the report.
+  } else if (workers_failed) {
     ReportStderr(Concat(
         "\n", FailureReport(end.entry_point, failures.records, failures.root, LocalTimeText)));
   } else {

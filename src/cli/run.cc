@@ -126,8 +126,15 @@ void CheckScript(const CommandOptions& command, const Environment& environment) 
   if (command.module || environment.contains("PYTHON_EXEC")) return;
   const std::string what = Concat("script '", Printable(script), "': ");
   struct stat found {};
-  if (stat(script.c_str(), &found) != 0)
-    Refuse(Concat(what, std::strerror(errno), "; for a program on the PATH there is --no-python"));
+  if (stat(script.c_str(), &found) != 0) {
+    const int error = errno;
+    const bool is_on_path =
+        script.find('/') == script.npos &&
+        WorkerLaunch::Prepare({.arguments = {script}, .environment = ToLines(environment)},
+                              "check");
+    Refuse(Concat(what, std::strerror(error),
+                  is_on_path ? "; --no-python runs the program of that name on the PATH" : ""));
+  }
   if (access(script.c_str(), R_OK) != 0) Refuse(Concat(what, std::strerror(errno)));
   if (S_ISDIR(found.st_mode) && access(Concat(script, "/__main__.py").c_str(), R_OK) != 0)
     Refuse(Concat(what, "a folder without __main__.py cannot be run"));
@@ -192,6 +199,17 @@ void PrepareReport(const std::string& path) {
   if (stat(path.c_str(), &found) == 0 && S_ISREG(found.st_mode)) unlink(path.c_str());
 }
 
+/// An endpoint in etcd may contain a password.
+std::string PlaceOf(const LaunchOptions& options) {
+  const bool is_one = options.backend == "muster" && !options.endpoint.empty();
+  return is_one ? Concat("the rendezvous at ", Printable(options.endpoint)) : "the rendezvous";
+}
+
+std::string AdviceIfLost(const LaunchOptions& options) {
+  if (options.backend != "muster") return "";
+  return "; restart it there, or use --rdzv-backend etcd, which survives the loss of a machine";
+}
+
 struct Rendezvous {
   std::unique_ptr<StoreServer> server;  ///< For a job of one node; created first, destroyed last.
   RendezvousHandlerPtr handler;
@@ -228,10 +246,14 @@ struct Job {
   std::vector<int> signals{};
   std::vector<std::vector<int>> cpus{};
   std::string run_id{};
+  bool caller_reports = false;
 };
 
 Job Plan(LaunchOptions options, const std::string& own_path, const Messages& messages) {
   Job job{.options = std::move(options), .environment = OwnEnvironment()};
+  // Not for the launchers that workers may start.
+  job.caller_reports =
+      job.environment.erase("MUSTER_CALLER_REPORTS") > 0 && !job.options.failure_report.empty();
   for (const std::string& warning : job.options.warnings) messages.Write(warning);
   job.workers = Must(CountWorkers(job.options.workers, job.environment));
   job.program =
@@ -367,6 +389,8 @@ int Launch(const Job& job, const Messages& messages) {
                           VariableOrEmpty(job.environment, "TORCH_ELASTIC_WORKER_IDENTICAL") == "1",
 
                       .contact_max = job.options.contact_timeout,
+                      .where = PlaceOf(job.options),
+                      .advice = AdviceIfLost(job.options),
                       .monitor_interval = job.options.monitor_interval}},
       *rendezvous.handler, *processes, host, around);
   agent = &driver;
@@ -386,8 +410,10 @@ int Launch(const Job& job, const Messages& messages) {
   ReportEnd({.status = status,
              .why = driver.why(),
              .signal = driver.machine().signal(),
+             .rendezvous_is_lost = driver.rendezvous().state().is_lost,
              .entry_point = job.program.entry_point,
              .run_id = job.run_id,
+             .caller_reports = job.caller_reports,
              .failure_report = job.options.failure_report,
              .parent_error_file = VariableOrEmpty(job.environment, "TORCHELASTIC_ERROR_FILE")},
             host, driver.rendezvous().state().failure_elsewhere, around.clock());

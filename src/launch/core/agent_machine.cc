@@ -79,6 +79,9 @@ AgentActions AgentMachine::Step(const AgentEvent& event, Instant now) {
           {.text = Concat("does not know whether all others have succeeded: ", event.text)});
       End(kSuccess, "all workers here have succeeded", out);
       break;
+    case Kind::kNotice:
+      out.push_back({.text = event.text});
+      break;
     case Kind::kSignal:
       OnSignal(event, now, out);
       break;
@@ -152,6 +155,18 @@ void AgentMachine::OnSignal(const AgentEvent& event, Instant now, AgentActions& 
     MUSTER_LAUNCH_PROBE("a launcher without workers was sent a signal");
     out.push_back({.kind = AgentAction::Kind::kLeave});
     return End(kFailure, why_, out);
+  }
+  const bool had_workers = !Alive().empty();
+  const std::string left =
+      Concat("those that are left are killed in ", Milliseconds(rules_.grace) / 1'000, " s");
+  if (had_workers && signals_ == 1) {
+    out.push_back({.text = Concat(why_, ": the workers receive it; ", left,
+                                  " (a second signal sends SIGTERM, a third one kills them)")});
+  } else if (had_workers) {
+    out.push_back({.text = Concat(why_, " again: the workers ",
+                                  signals_ == 2 ? Concat("receive SIGTERM; ", left,
+                                                         " (another signal kills them)")
+                                                : "are killed")});
   }
   Stop(Then::kSignalled,
        signals_ == 1   ? event.signal
