@@ -262,6 +262,10 @@ void RendezvousThread::DoJoin(int64_t restarts) {
     Report(Kind::kJoinFailed, error.what());
     ReadFailure();
   } catch (const std::exception& error) {
+    {
+      const Lock lock(*monitor_);
+      state_.is_lost = is_noticed_;  // it was gone when the time of the join was over
+    }
     Report(Kind::kJoinFailed, error.what());
   }
   const Lock lock(*monitor_);

@@ -142,7 +142,7 @@ class KillMatrix(Fleet):
         return "600" if self.number == KILL else "2"
 
     def node(self, *words, host=False, nodes=None):
-        conf = {"join_timeout": "6"} if self.victim in ("host", "server") else {}
+        conf = {"join_timeout": "6"} if self.victim in ("host", "server") and self.stage != "restart" else {}
         if self.victim == "server that is started again":
             conf = {"contact_timeout": "60"}  # Longer than any machine takes to start it.
         return self.agent("--verbose", "--max-restarts", "1", "--shutdown-timeout", self.grace, nodes=nodes or self.nodes,
