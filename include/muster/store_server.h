@@ -17,7 +17,7 @@ struct StoreServerOptions {
   uint16_t port = 0;   ///< 0 lets the kernel choose; see StoreServer::port().
   /// A bound TCP socket to use instead; `port`, unless 0, must be its port. The server closes it.
   int listen_fd = -1;
-  int threads = 0;  ///< Loop threads; 0: one for each core.
+  int threads = 0;  ///< Loop threads; 0: half of the usable cores, at least one.
   /// Descriptors in reserve for sessions, and for addresses other than the one with most
   /// connections, when the process runs out of them. 0: a sixteenth of all, at most 64.
   uint64_t descriptor_reserve = 0;

@@ -15,8 +15,9 @@ disturbed least. CPU time per operation is the steadiest figure where other work
 
 Cores are assigned beforehand; otherwise the scheduler's choices would be measured. Under load, a server with one thread
 has a core for itself, and the generator another one. Latency and wakes are measured with both sides on one core, where
-no sleeping core has to be woken. A server with several threads is judged where the machine has a core for each of them
-and one for the generator; elsewhere its figures are only shown.
+no sleeping core has to be woken. A server's default is half of the cores: one thread on two cores, else the server with
+several threads. That one is judged where the machine has a core for each of them and one for the generator; elsewhere
+its figures are only shown.
 
 Writes compare.json and compare.txt into the folder --out, and the table to stdout. Ends with status 1 if a server gave
 a wrong answer. Standard library only.
@@ -95,7 +96,7 @@ class Comparison:
     def start(self):
         self.one = self.add(lambda: servers.Muster(self.program, 1))
         self.torch = self.add(servers.Torch)  # right after the one that it is compared with
-        self.many = self.add(lambda: servers.Muster(self.program, max(2, os.cpu_count() or 1)))
+        self.many = self.add(lambda: servers.Muster(self.program, max(2, len(self.cores) // 2)))
         self.redis = self.add(servers.Redis)
         if self.one is None or self.many is None:
             raise SystemExit(f"compare: {self.missing[0]}")

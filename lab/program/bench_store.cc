@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <cstdio>
 #include <stdexcept>
-#include <thread>
 
 #include "base/text.h"
 #include "cli/command_line.h"
 #include "load/connections.h"
 #include "load/store_load.h"
+#include "os/posix/cores.h"
 #include "program/bench.h"
 
 namespace muster::cli {
@@ -29,7 +29,7 @@ struct BenchStoreFlags {
 
 // A generator on half of the cores leaves the other half to the server; on one machine they
 // compete.
-size_t DefaultThreads() { return std::max(1u, std::thread::hardware_concurrency() / 2); }
+size_t DefaultThreads() { return static_cast<size_t>(DefaultLoops()); }
 
 nlohmann::ordered_json ToJson(const BenchStoreFlags& flags, load::LoadOp op,
                               const load::LoadReport& report) {

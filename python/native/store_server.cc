@@ -109,9 +109,10 @@ void BindStoreServer(nb::module_& module) {
       "the backend \"muster\". It serves on threads of its own until close(), or the end of a\n"
       "`with` block.\n\n"
       "`host` is the address to listen on (empty: all), `port` 0 any that is free, `threads` 0 "
-      "one\n"
-      "for each core; `listen_fd` is a bound socket to use instead, which it then owns. A client\n"
-      "that exceeds one of the limits is disconnected: sizes in bytes, times as timedelta or\n"
+      "half\n"
+      "of the usable cores; `listen_fd` is a bound socket to use instead, which it then owns. A\n"
+      "client that exceeds one of the limits is disconnected: sizes in bytes, times as timedelta "
+      "or\n"
       "seconds. Raises DistNetworkError if it cannot listen.");
   server.def(
       "__init__", &Init, Any("host") = "", Any("port") = 0, nb::kw_only(), Any("threads") = 0,

@@ -174,6 +174,19 @@ def test_a_worker_that_fails_is_named_with_its_traceback(
         assert "_worker.py" not in str(raised.value)
 
 
+def test_an_error_appears_once_and_is_headed_by_the_function() -> None:
+    shown, errors = io.StringIO(), io.StringIO()
+    with (
+        contextlib.redirect_stdout(shown),
+        contextlib.redirect_stderr(errors),
+        pytest.raises(muster.LaunchError) as raised,
+    ):
+        muster.launch(fail_on_rank_1, args=("problem",), nproc_per_node=2)
+    assert str(raised.value).startswith("fail_on_rank_1() failed; first, rank 1 ")
+    assert str(raised.value).count("rank 1 has a problem") == 1
+    assert "has a problem" not in shown.getvalue() + errors.getvalue()
+
+
 def test_failed_workers_are_started_again() -> None:
     done = muster.launch(fail_the_first_time, nproc_per_node=2, max_restarts=1)
     assert done == {0: "attempt 1", 1: "attempt 1"}

@@ -109,7 +109,7 @@ trusted network only.
   AddText(serve, "--listen", flags.listen,
           "HOST:PORT; no HOST: all interfaces; PORT 0: a free one");
   AddWhole(serve, "--threads", flags.options.threads, 0, 1024,
-           "Loop threads; 0: one for each core");
+           "Loop threads; 0: half of the usable cores, at least one");
   serve.add_option("--port-file", flags.port_file,
                    "Write the real port to this file; removed at the end");
   AddLimits(serve, flags);

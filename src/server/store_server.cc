@@ -5,12 +5,12 @@
 #include <mutex>
 #include <new>
 #include <stdexcept>
-#include <thread>
 #include <vector>
 
 #include "base/limits.h"
 #include "base/siphash.h"
 #include "base/text.h"
+#include "os/posix/cores.h"
 #include "os/posix/entropy.h"
 #include "os/posix/memory.h"
 #include "os/posix/posix_clock.h"
@@ -72,8 +72,7 @@ Opening JudgeBytes(std::string_view bytes) {
 SipKey MakeSecret() { return {RandomFromKernel(), RandomFromKernel()}; }
 
 size_t ThreadCount(const StoreServerOptions& options) {
-  if (options.threads > 0) return static_cast<size_t>(options.threads);
-  return std::max(1u, std::thread::hardware_concurrency());
+  return static_cast<size_t>(options.threads > 0 ? options.threads : DefaultLoops());
 }
 
 }  // namespace
@@ -106,8 +105,8 @@ void StoreServerOptions::Validate() const {
   positive(nodes_per_run_max, "nodes_per_run_max", kFrame);
   positive_time(run_kept_max, "run_kept_max");
   if (threads < 0 || threads > 1024) {
-    throw std::invalid_argument(
-        Concat("StoreServerOptions::threads is ", threads, ", allowed: 0 (one per core) to 1024"));
+    throw std::invalid_argument(Concat("StoreServerOptions::threads is ", threads,
+                                       ", allowed: 0 (one for every two cores) to 1024"));
   }
 }
 

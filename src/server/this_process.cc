@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "muster/store_server.h"
 #include "os/ports/system.h"
+#include "os/posix/cores.h"
 #include "os/posix/entropy.h"
 #include "os/posix/posix_clock.h"
 #include "os/posix/posix_dialer.h"
@@ -42,7 +43,7 @@ class BoundPort final : public ReservedPort {
  public:
   /// The cores of a node are for its workers. On a node with hundreds of cores, starting as many
   /// threads would take longer than forming a round.
-  static constexpr unsigned kLoopsMax = 4;
+  static constexpr int kLoopsMax = 4;
   /// The same holds for its descriptors: rank 0 keeps one in reserve.
   static constexpr uint64_t kReserve = 1;
 
@@ -53,8 +54,7 @@ class BoundPort final : public ReservedPort {
     server_.reset();
     server_ = std::make_unique<StoreServer>(
         StoreServerOptions{.listen_fd = ValueOrThrow(socket_.Duplicate()),
-                           .threads = static_cast<int>(std::min(
-                               kLoopsMax, std::max(1u, std::thread::hardware_concurrency()))),
+                           .threads = std::min(kLoopsMax, DefaultLoops()),
                            .descriptor_reserve = kReserve});
   }
   void Free() override {

@@ -308,9 +308,9 @@ class StoreServer:
     the backend "muster". It serves on threads of its own until close(), or the end of a
     `with` block.
 
-    `host` is the address to listen on (empty: all), `port` 0 any that is free, `threads` 0 one
-    for each core; `listen_fd` is a bound socket to use instead, which it then owns. A client
-    that exceeds one of the limits is disconnected: sizes in bytes, times as timedelta or
+    `host` is the address to listen on (empty: all), `port` 0 any that is free, `threads` 0 half
+    of the usable cores; `listen_fd` is a bound socket to use instead, which it then owns. A
+    client that exceeds one of the limits is disconnected: sizes in bytes, times as timedelta or
     seconds. Raises DistNetworkError if it cannot listen.
     """
 

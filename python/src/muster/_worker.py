@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import pickle
+import stat
 import sys
 import time
 import traceback
@@ -22,11 +23,11 @@ def result_file(job_file: str, local_rank: str) -> pathlib.Path:
     return pathlib.Path(job_file).parent / f"result.{local_rank}"
 
 
-def _record(failure: BaseException, shown: TracebackType | None) -> None:
+def _record(failure: BaseException, shown: TracebackType | None) -> bool:
     """Writes the error to the launcher's error file, in the form of PyTorch's `record`."""
     path = os.environ.get("TORCHELASTIC_ERROR_FILE")
     if not path:
-        return
+        return False
     trace = "".join(traceback.format_exception(type(failure), failure, shown))
     message = {
         "message": f"{type(failure).__name__}: {failure}",
@@ -37,6 +38,14 @@ def _record(failure: BaseException, shown: TracebackType | None) -> None:
             json.dump({"message": message}, file)
     except OSError as also:
         print(f"muster: the error could not be recorded in {path}: {also}", file=sys.stderr)
+        return False
+    return True
+
+
+def _is_reported() -> bool:
+    """Whether launch() raises what was recorded: after a restart it does not. A log has it too."""
+    restarts = [os.environ.get(f"TORCHELASTIC_{name}") for name in ("RESTART_COUNT", "MAX_RESTARTS")]
+    return restarts[0] == restarts[1] and not stat.S_ISREG(os.fstat(2).st_mode)
 
 
 def _dump(value: Any) -> bytes:
@@ -84,7 +93,7 @@ def main(job_file: str) -> int:
         # Without this frame, which means nothing to the user.
         shown = failure.__traceback__.tb_next if failure.__traceback__ else None
         shown = shown or failure.__traceback__
-        _record(failure, shown)
-        traceback.print_exception(type(failure), failure, shown)
+        if not (_record(failure, shown) and _is_reported()):
+            traceback.print_exception(type(failure), failure, shown)
         return 1
     return 0

@@ -235,7 +235,8 @@ def launch(
             _make_importable(environment)
         report = os.path.join(folder, "report.json")
         arguments = [program, "run", *options.arguments(folder), "--failure-report", report]
-        _run([*arguments, *command], environment | options.secrets(), patience_s, report)
+        what = "the job" if function is None else f"{_name_of(function)}()"
+        _run([*arguments, *command], environment | options.secrets(), patience_s, report, what)
         return None if function is None else _results(folder)
 
 
@@ -332,9 +333,12 @@ def _command(job: Command) -> list[str]:
 # --- Running it.
 
 
-def _run(command: list[str], env: dict[str, str], patience_s: float | None, report: str) -> None:
+def _run(
+    command: list[str], env: dict[str, str], patience_s: float | None, report: str, what: str
+) -> None:
     started = time.monotonic()
-    job = _job.Job(command, env)
+    # The error that is raised has the launcher's report, which would otherwise be shown twice.
+    job = _job.Job(command, env | {"MUSTER_CALLER_REPORTS": "1"})
     try:
         status = job.wait(patience_s)
     except BaseException as interruption:
@@ -348,10 +352,10 @@ def _run(command: list[str], env: dict[str, str], patience_s: float | None, repo
         )
     job.close()
     if status != 0:
-        raise _error(status, pathlib.Path(report))
+        raise _error(status, pathlib.Path(report), what)
 
 
-def _error(status: int, report: pathlib.Path) -> LaunchError:
+def _error(status: int, report: pathlib.Path, what: str) -> LaunchError:
     how = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
     try:
         told = json.loads(report.read_text(encoding="utf-8"))
@@ -360,9 +364,9 @@ def _error(status: int, report: pathlib.Path) -> LaunchError:
     except (OSError, ValueError, KeyError, TypeError):
         return LaunchError(f"muster run {how}; its messages are on stderr", status)
     if first.pid == 0:  # No worker was started.
-        return LaunchError(f"the job failed: {_printable(first.message)}", status)
+        return LaunchError(f"{what} failed: {_printable(first.message)}", status)
     failures = [first, *(entry for entry in others if entry != first)]
-    text = f"the job failed; first, {first}"
+    text = f"{what} failed; first, {first}"
     if len(failures) > 1:
         ranks = ", ".join(str(entry.rank) for entry in failures[1:])
         text += f"\n(after it, on this node: rank {ranks})"
@@ -396,7 +400,7 @@ def _results(folder: str) -> dict[int, Any]:
 
 
 def _pickled(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
-    name = getattr(function, "__qualname__", repr(function))
+    name = _name_of(function)
     try:
         import cloudpickle
     except ImportError:
@@ -414,6 +418,10 @@ def _pickled(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[s
     except Exception as failure:
         raise TypeError(f"job: {name} or its arguments cannot be pickled: {failure}") from failure
     return pickle.dumps({"path": [*sys.path], "call": call})
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    return str(getattr(function, "__qualname__", repr(function)))
 
 
 def _is_importable(function: Callable[..., Any]) -> bool:

@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "muster/rendezvous_error.h"
 #include "rendezvous/bootstrap.h"
+#include "rendezvous/wait_report.h"
 #include "store/throw.h"
 
 namespace muster {
@@ -204,7 +205,7 @@ void SessionHandler::Throw(const JoinOutcome& outcome, const Node& node) const {
   const std::string by = outcome.why.empty() ? "" : " by " + outcome.why;
   switch (outcome.kind) {
     case Kind::kClosed:
-      throw RendezvousClosedError(Concat(run, " is closed", by));
+      throw RendezvousClosedError(Concat(run, " is closed", by, NoteOnSharedId(GetRunId())));
     case Kind::kGraceful:
       throw RendezvousGracefulExitError(
           Concat(run, " was closed", by, " while ", who, " was a spare"));
@@ -218,7 +219,8 @@ void SessionHandler::Throw(const JoinOutcome& outcome, const Node& node) const {
         throw RendezvousStateError(Concat(not_joined, ": ", outcome.why));
       throw RendezvousConnectionError(Concat(not_joined, ": ", outcome.why));
     default:
-      throw RendezvousError(Concat(who, " may not join ", run, ": ", outcome.why));
+      throw RendezvousError(
+          Concat(who, " may not join ", run, ": ", outcome.why, NoteOnSharedId(GetRunId())));
   }
 }
 
