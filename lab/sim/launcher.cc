@@ -76,7 +76,11 @@ class Launcher::WatchedHandler final : public RendezvousHandler {
   bool StopWaiting() override { return handler_->StopWaiting(); }
   void Leave() override { handler_->Leave(); }
   bool Shutdown() override { return handler_->Shutdown(); }
-  WaitReport DescribeWait() const override { return handler_->DescribeWait(); }
+  WaitReport DescribeWait() const override {
+    WaitReport report = handler_->DescribeWait();
+    if (report.phase == WaitReport::Phase::kContact) launcher_.cut_off_in_ = launcher_.round_;
+    return report;
+  }
 
  private:
   bool IsAlive() const { return launcher_.process_.alive(); }
@@ -180,7 +184,7 @@ void Launcher::OnJoining() {
     Violate(Concat("after ", attempt_->restarts, " restarts there are ", restarts));
   if (more == 1 && !attempt_->failed_at)
     Violate("it has counted a restart, and no worker of its own had failed by itself");
-  if (more == 0 && notified_of_ != attempt_->id)
+  if (more == 0 && notified_of_ != attempt_->id && cut_off_in_ != attempt_->id)
     Violate("it joins again without a reason of the others, and has not counted it");
   if (restarts > world_.plan().launch.max_restarts)
     Violate(Concat("that is restart ", restarts, "; max_restarts is ",

@@ -80,6 +80,7 @@ class Launcher final : private AgentHost {
   SimWorkers workers_;
   muster::Agent* agent_ = nullptr;      // set while it runs
   RoundId round_{};                     // the last round that it joined
+  std::optional<RoundId> cut_off_in_;   // the last round in which it saw that the server is gone
   std::optional<RoundId> notified_of_;  // the last round whose change of members it was notified of
   std::optional<Attempt> attempt_;
   int64_t restarts_ = 0;  // so far, counted from outside

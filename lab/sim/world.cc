@@ -184,12 +184,16 @@ void World::NoteIfStale(const Connection& connection) {
   });
 }
 
-// A run that the server has forgotten, and one that a new server does not know, come back as other
-// runs, with rounds and keys of their own.
+// A run that the server has forgotten, a closed one that no node is connected to, and one that a
+// new server does not know, come back as other runs, with rounds and keys of their own.
 void World::NoteRun(const Coordinator::Run& run) {
   const std::pair<const SimProcess*, uint64_t> which(server_, run.serial);
   if (which == run_) return;
-  if (run_.first == server_) ++epoch_;  // a new server has its number already
+  if (run_.first == server_) {  // a new server has its number already
+    ++epoch_;
+    if (connected_ > 0)
+      checkers_.Violate(Concat("a run began beside one with ", connected_, " nodes"));
+  }
   run_ = which;
   if (!generations_.insert(run.generation.ToString()).second)
     checkers_.Violate(Concat("the run of life ", epoch_, " has the keys of an older one"));
@@ -201,6 +205,7 @@ void World::LookAtState() {
       const Coordinator::Run* run = coordinator.Find(kRun);
       if (run == nullptr) return;
       NoteRun(*run);
+      connected_ = run->by_silence.size();
       checkers_.SeeState(epoch_, run->state);
       if (run->state.closed && !closed_in_) closed_in_ = epoch_;
       if (run->state.closed) job_.SeeClosed(epoch_, run->state);

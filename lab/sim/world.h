@@ -157,6 +157,7 @@ class World {
   std::unique_ptr<EtcdOverseer> overseer_;
   Epoch epoch_ = 0;  ///< Counts servers, and runs that a server has forgotten and created again.
   std::pair<const SimProcess*, uint64_t> run_{};  ///< The present run: its server and its number.
+  size_t connected_ = 0;                          ///< Nodes with a session in it.
   std::set<std::string> generations_{};           ///< Of all runs.
   std::optional<Epoch> closed_in_;
   std::string document_;  ///< As last seen.

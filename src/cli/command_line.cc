@@ -8,6 +8,7 @@
 #include "base/parse.h"
 #include "base/text.h"
 #include "cli/process.h"
+#include "launch/options/nearest.h"
 #include "muster/error.h"
 #include "muster/rendezvous_error.h"
 
@@ -40,14 +41,21 @@ std::string Explain(const CLI::App& app, const CLI::ParseError& wrong) {
       at->get_require_subcommand_min() > 0 && (at->get_subcommands().empty() || !word.empty());
 
   std::string what = wrong.what();
+  std::vector<std::string> names;
+  for (const CLI::Option* option : at->get_options()) {
+    for (const std::string& flag : option->get_lnames()) names.push_back("--" + flag);
+  }
+  for (const CLI::App* command : at->get_subcommands(nullptr)) names.push_back(command->get_name());
   if (wants_command && (word.empty() || word.starts_with('-'))) {
     what = Concat(word.empty() ? "" : Concat("'", word, "' was not expected; "),
                   "name one of: ", Offered(*at));
   } else if (wants_command) {
-    what = Concat("no command '", word, "'; there are: ", Offered(*at));
+    what =
+        Concat("no command '", word, "'", DidYouMean(word, names), "; there are: ", Offered(*at));
   } else if (dynamic_cast<const CLI::ExtrasError*>(&wrong) != nullptr && !word.empty()) {
-    what = Concat("'", word, "' was not expected");
-    if (name == "muster store") what += "; a word that starts with '-' goes after '--'";
+    what = Concat("'", word, "' was not expected", DidYouMean(word, names));
+    if (name == "muster store" && word.starts_with('-'))
+      what += "; a word that starts with '-' goes after '--'";
   }
   return Concat(what, " (see '", name, " --help')");
 }

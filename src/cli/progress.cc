@@ -11,6 +11,7 @@
 #include "base/utf8.h"
 #include "cli/process.h"
 #include "os/posix/line_writer.h"
+#include "rendezvous/wait_report.h"
 
 namespace muster::cli {
 
@@ -33,14 +34,14 @@ std::string WithoutMiddle(const std::string& line, size_t width) {
 
 Progress::Progress() : on_terminal_(isatty(STDERR_FILENO) == 1) {}
 
-void Progress::Show(const WaitReport& report) {
+void Progress::Show(const WaitReport& report, std::string_view note) {
   if (report.phase == WaitReport::Phase::kIdle) return;
   WaitReport timeless = report;
   timeless.last_call_left.reset();
   timeless.time_left.reset();
   timeless.held_for.reset();
   if (timeless.held_left) timeless.held_left.emplace(0);
-  Show(report.ToString(), timeless.ToString());
+  Show(Concat(report.ToString(), note), Concat(timeless.ToString(), note));
 }
 
 void Progress::Show(const std::string& line, const std::string& timeless) {
@@ -79,7 +80,9 @@ void WaitLine::End() {
     is_over_ = true;
     over_.notify_all();
   }
-  if (thread_.joinable()) thread_.join();
+  if (!thread_.joinable()) return;
+  thread_.join();
+  is_again_ = true;
 }
 
 void WaitLine::Look() {
@@ -87,9 +90,14 @@ void WaitLine::Look() {
   std::unique_lock lock(mutex_);
   auto patience = kWorthALine;
   while (!over_.wait_for(lock, std::exchange(patience, kRefresh), [this] { return is_over_; })) {
-    const WaitReport report = handler_.DescribeWait();
+    WaitReport report = handler_.DescribeWait();
+    // The launcher itself gives up earlier than the join.
+    if (is_again_ && report.phase == WaitReport::Phase::kContact) report.time_left.reset();
     if (report.phase != WaitReport::Phase::kComplete) {
-      progress.Show(report);
+      // A running round that this node has not been in may be another job's.
+      const bool is_surplus = report.phase == WaitReport::Phase::kNextRound ||
+                              report.phase == WaitReport::Phase::kSpare;
+      progress.Show(report, is_surplus && !is_again_ ? NoteOnSharedId(report.run_id) : "");
     } else if (report.here > 1) {
       const std::string line = Concat("round ", report.round, " is complete with ", report.here,
                                       " nodes; waiting for their ranks");

@@ -17,7 +17,8 @@ class Progress {
   Progress();
   ~Progress() { Clear(); }
 
-  void Show(const WaitReport& report);
+  /// `note` is added to the line.
+  void Show(const WaitReport& report, std::string_view note = "");
   /// `timeless`: the same line without the parts that change only with time.
   void Show(const std::string& line, const std::string& timeless);
   void Clear();
@@ -48,7 +49,8 @@ class WaitLine {
   const RendezvousHandler& handler_;
   std::mutex mutex_;
   std::condition_variable over_;
-  bool is_over_ = true;  // guarded by the mutex
+  bool is_over_ = true;    // guarded by the mutex
+  bool is_again_ = false;  ///< It is not the first wait.
   std::thread thread_;
 };
 

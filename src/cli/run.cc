@@ -119,8 +119,15 @@ void CheckScript(const CommandOptions& command, const Environment& environment) 
   if (command.module || environment.contains("PYTHON_EXEC")) return;
   const std::string what = Concat("script '", Printable(script), "': ");
   struct stat found {};
-  if (stat(script.c_str(), &found) != 0)
-    Refuse(what, std::strerror(errno), "; for a program on the PATH there is --no-python");
+  if (stat(script.c_str(), &found) != 0) {
+    const int error = errno;
+    const bool is_on_path =
+        script.find('/') == script.npos &&
+        WorkerLaunch::Prepare({.arguments = {script}, .environment = ToLines(environment)},
+                              "check");
+    Refuse(what, std::strerror(error),
+           is_on_path ? "; --no-python runs the program of that name on the PATH" : "");
+  }
   if (access(script.c_str(), R_OK) != 0) Refuse(what, std::strerror(errno));
   if (S_ISDIR(found.st_mode) && access(Concat(script, "/__main__.py").c_str(), R_OK) != 0)
     Refuse(what, "a folder without __main__.py cannot be run");
@@ -175,6 +182,17 @@ void PrepareReport(const std::string& path) {
   if (stat(path.c_str(), &found) == 0 && S_ISREG(found.st_mode)) unlink(path.c_str());
 }
 
+/// An endpoint in etcd may contain a password.
+std::string PlaceOf(const LaunchOptions& options) {
+  const bool is_one = options.backend == "muster" && !options.endpoint.empty();
+  return is_one ? Concat("the rendezvous at ", Printable(options.endpoint)) : "the rendezvous";
+}
+
+std::string AdviceIfLost(const LaunchOptions& options) {
+  if (options.backend != "muster") return "";
+  return "; restart it there, or use --rdzv-backend etcd, which survives the loss of a machine";
+}
+
 // ----------------------------------------------------------------------------------------------
 // the job
 
@@ -182,6 +200,9 @@ void PrepareReport(const std::string& path) {
 JobOptions Plan(LaunchOptions given, const std::string& own_path) {
   JobOptions job{.launch = std::move(given), .inherited = OwnEnvironment()};
   LaunchOptions& options = job.launch;
+  // Not for the launchers that workers may start.
+  job.caller_reports =
+      job.inherited.erase("MUSTER_CALLER_REPORTS") > 0 && !options.failure_report.empty();
   for (const std::string& warning : options.warnings) Write(options, warning);
   job.workers = Must(CountWorkers(options.workers, job.inherited));
   FindWhatToRun(UnresolvedOwnPath(own_path, job.inherited), job);
@@ -278,12 +299,16 @@ Status WriteReport(int status, const Agent& agent, const JobHost& host, Failures
 /// empty: none.
 void ReportEnd(int status, const Agent& agent, JobHost& host, const std::string& failure_report,
                Clock& clock) {
-  const Failures failures = Gather(host.failures(), agent.rendezvous().state().failure_elsewhere);
+  const RendezvousThread::State rendezvous = agent.rendezvous().state();
+  Failures failures = Gather(host.failures(), rendezvous.failure_elsewhere);
+  if (rendezvous.is_lost) failures.has_cause = false;  // workers that failed then are no cause
   const int signal = agent.machine().signal();
   const bool workers_failed = failures.has_cause && signal == 0;
   host.RecordEnd(status == kOk || workers_failed ? "" : agent.why());
   if (status == kOk) return;
-  if (workers_failed) {
+  if (host.options().caller_reports) {
+    // It reads the report.
+  } else if (workers_failed) {
     const std::string& python = host.options().launch.command.python;
     ReportStderr(Concat(
         "\n",
@@ -406,6 +431,8 @@ int Launch(JobOptions job) {
                       .are_identical =
                           VariableOrEmpty(job.inherited, "TORCH_ELASTIC_WORKER_IDENTICAL") == "1",
                       .contact_max = options.contact_timeout,
+                      .where = PlaceOf(options),
+                      .advice = AdviceIfLost(options),
                       .monitor_interval = options.monitor_interval},
        .waits_for_children = options.wait_for_children},
       *rendezvous.handler, *processes, host, around);

@@ -10,10 +10,13 @@
 #include <stdexcept>
 #include <string>
 
+#include "base/calendar.h"
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/process.h"
 #include "launch/options/rendezvous_keys.h"
+#include "launch/rendezvous_thread.h"
+#include "muster/tcp_store.h"
 #include "os/posix/posix_clock.h"
 #include "os/posix/posix_dialer.h"
 #include "rendezvous/session/status_client.h"
@@ -81,7 +84,45 @@ Json ToJson(const MemberReport& member, bool in_etcd) {
   return json;
 }
 
-Json ToJson(const RunReport& run, bool in_etcd) {
+/// What the launchers of a run say about it, if it has launchers.
+struct Running {
+  int64_t since = 0;  ///< Microseconds since 1970.
+  int64_t workers = 0;
+  int64_t restarts = 0;
+
+  std::string ToString() const {
+    return Concat("running since ", UtcText(static_cast<WallTime>(since), 0), ", ", workers,
+                  workers == 1 ? " worker, " : " workers, ", restarts,
+                  restarts == 1 ? " restart" : " restarts");
+  }
+};
+
+/// One query for each run: for few runs.
+constexpr size_t kRunsAskedMax = 64;
+
+std::optional<Running> RunningOf(const RunReport& run, const StatusFlags& flags,
+                                 std::unique_ptr<TcpStore>& store) {
+  if (run.phase != RunReport::Phase::kComplete || flags.InEtcd()) return std::nullopt;
+  try {
+    const std::chrono::milliseconds time(static_cast<int64_t>(flags.timeout_seconds * 1e3));
+    if (!store) {
+      const Endpoint server = *ParseHostPort(flags.server);
+      store = std::make_unique<TcpStore>(server.host,
+                                         TcpStoreOptions{.port = server.port, .timeout = time});
+    }
+    const std::string prefix = RoundPrefix(run.generation, run.round) + "/";
+    if (!store->Check({prefix + kRunningKey})) return std::nullopt;
+    const Json told = Json::parse(store->Get(prefix + kRunningKey));
+    Running running{.since = told.at("since"), .workers = told.at("workers")};
+    if (store->Check({prefix + kRestartsKey}))
+      running.restarts = store->Add(prefix + kRestartsKey, 0);
+    return running;
+  } catch (const std::exception&) {
+    return std::nullopt;  // the round is over, or a program has written what is no launcher's
+  }
+}
+
+Json ToJson(const RunReport& run, const std::optional<Running>& running, bool in_etcd) {
   Json json = {{"run", run.id},
                {"round", run.round},
                {"generation", run.generation.ToString()},
@@ -93,6 +134,11 @@ Json ToJson(const RunReport& run, bool in_etcd) {
   if (run.last_call_left) json["last_call_left_seconds"] = Seconds(*run.last_call_left);
   if (run.held_left) json["held_left_seconds"] = Seconds(*run.held_left);
   if (!run.closed_by.empty()) json["closed_by"] = run.closed_by;
+  if (running) {
+    json["running_since"] = UtcText(static_cast<WallTime>(running->since), 0);
+    json["workers"] = running->workers;
+    json["restarts"] = running->restarts;
+  }
   json["summary"] = Sentence(run);
   for (const auto& [name, role] : {std::pair{"participants", Role::kParticipant},
                                    {"waiting", Role::kWaiting},
@@ -106,9 +152,10 @@ Json ToJson(const RunReport& run, bool in_etcd) {
   return json;
 }
 
-void Print(const RunReport& run, bool in_etcd) {
+void Print(const RunReport& run, const std::optional<Running>& running, bool in_etcd) {
   std::printf("run '%s', round %lld, %s: %s\n", Printable(run.id).c_str(),
-              static_cast<long long>(run.round), Name(run.phase), Sentence(run).c_str());
+              static_cast<long long>(run.round),
+              running ? running->ToString().c_str() : Name(run.phase), Sentence(run).c_str());
   for (const MemberReport& member : run.members) {
     const char* role = member.role == Role::kWaiting ? "waits"
                        : member.role == Role::kSpare ? "spare"
@@ -175,14 +222,19 @@ Fetcher FetcherAtServer(const StatusFlags& flags, Clock& clock) {
 }
 
 void Show(const std::vector<RunReport>& runs, const StatusFlags& flags) {
+  std::unique_ptr<TcpStore> store;
+  const auto running_of = [&](const RunReport& run) {
+    return runs.size() > kRunsAskedMax ? std::nullopt : RunningOf(run, flags, store);
+  };
   if (flags.json) {
     Json json = {{"server", flags.server}, {"runs", Json::array()}};
-    for (const RunReport& run : runs) json["runs"].push_back(ToJson(run, flags.InEtcd()));
+    for (const RunReport& run : runs)
+      json["runs"].push_back(ToJson(run, running_of(run), flags.InEtcd()));
     PrintJson(json);
   } else {
     if (flags.watch && isatty(STDOUT_FILENO) == 1) std::printf("\x1b[H\x1b[2J");
     if (runs.empty()) std::printf("no runs at %s\n", flags.server.c_str());
-    for (const RunReport& run : runs) Print(run, flags.InEtcd());
+    for (const RunReport& run : runs) Print(run, running_of(run), flags.InEtcd());
   }
   std::fflush(stdout);
 }

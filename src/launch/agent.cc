@@ -79,7 +79,7 @@ void Agent::Execute(const AgentAction& action) {
   switch (action.kind) {
     case AgentAction::Kind::kJoin:
       host_.OnJoining();
-      return rendezvous_.Join();
+      return rendezvous_.Join(machine_.restarts());
     case AgentAction::Kind::kStart:
       return StartWorkers(action.restarts);
     case AgentAction::Kind::kSignal:

@@ -28,7 +28,8 @@ struct JobOptions {
   size_t workers = 1;
   std::vector<std::vector<int>> cpus{};  ///< By worker; empty: no binding.
   bool uses_agent_store = true;
-  std::string timer_file{};  ///< The watchdog's pipe, if the environment does not name one.
+  bool caller_reports = false;  ///< A Python program that raises the error: nothing is printed.
+  std::string timer_file{};     ///< The watchdog's pipe, if the environment does not name one.
   /// A line for the user; `is_detail` lines are for --verbose.
   std::function<void(const std::string& line, bool is_detail)> log{};
   std::function<std::string()> host_name{};  ///< Called when it is needed: it may take a while.

@@ -24,6 +24,8 @@ constexpr milliseconds kSlice{200};
 // within these limits. The upper one is the time between two keep-alives.
 constexpr Duration kContactCheckMin = 1s;
 constexpr Duration kContactCheckMax = 5s;
+// Less than AgentRules::verdict_patience.
+constexpr Duration kNoticeOfLossMax = 300ms;
 // Time for the other nodes to receive the end before their server ends.
 constexpr Duration kEndNoticeMax = 1s;
 
@@ -123,15 +125,14 @@ Instant RendezvousThread::NextCheck() const {
 // membership events
 
 void RendezvousThread::CheckEvents() {
-  const auto patience =
-      std::clamp<Duration>(options_.contact_max / 10, kContactCheckMin, kContactCheckMax);
   checked_at_ = clock_.Now();
   try {
     if (const auto event = handler_.AwaitEvent(
-            can_be_woken_ ? std::chrono::duration_cast<milliseconds>(patience) : milliseconds{0})) {
+            can_be_woken_ ? std::chrono::duration_cast<milliseconds>(ContactPause())
+                          : milliseconds{0})) {
       OnMembership(*event);
     } else {
-      CheckContact();
+      is_watching_ = CheckContact();
     }
   } catch (const std::exception& error) {
     is_watching_ = false;
@@ -152,36 +153,78 @@ void RendezvousThread::OnMembership(const MembershipEvent& event) {
 }
 
 // A server that has ended sends nothing, and its clients reconnect without end.
-void RendezvousThread::CheckContact() {
+bool RendezvousThread::CheckContact() {
   const WaitReport report = handler_.DescribeWait();
-  if (report.phase != WaitReport::Phase::kContact) return unreachable_since_.reset();
+  if (report.phase != WaitReport::Phase::kContact) {
+    OnContact();
+    return true;
+  }
   const Instant now = clock_.Now();
   if (!unreachable_since_) unreachable_since_ = now;
-  if (now - *unreachable_since_ < options_.contact_max) return;
+  if (!report.trouble.empty() && !std::exchange(is_noticed_, true)) {
+    Report(AgentEvent::Kind::kNotice,
+           Concat(options_.where, " is gone: ", report.trouble, "; it has ",
+                  Milliseconds(options_.contact_max) / 1'000, " s to come back", options_.advice));
+  }
+  if (now - *unreachable_since_ < options_.contact_max) return true;
   MUSTER_LAUNCH_PROBE("the server was out of reach for too long");
-  is_watching_ = false;
+  {
+    const Lock lock(*monitor_);
+    state_.is_lost = true;
+  }
   Report(AgentEvent::Kind::kJobFailed,
-         Concat("the rendezvous has been out of reach for ",
+         Concat(options_.where, " is gone: it has been out of reach for ",
                 Milliseconds(now - *unreachable_since_) / 1'000, " s",
-                report.trouble.empty() ? "" : Concat(": ", report.trouble)));
+                report.trouble.empty() ? "" : Concat(" (", report.trouble, ")"), options_.advice));
+  return false;
+}
+
+void RendezvousThread::OnContact() {
+  unreachable_since_.reset();
+  if (std::exchange(is_noticed_, false))
+    Report(AgentEvent::Kind::kNotice, Concat(options_.where, " is back"));
+}
+
+// The first time, other nodes may still have to start the server. Later it was there, and nodes
+// that wait for it without workers must not do so for the whole time of a join.
+RendezvousInfo RendezvousThread::NextRound() {
+  const bool was_there = info_.store && has_events_;
+  const auto patience = std::chrono::duration_cast<milliseconds>(ContactPause());
+  const std::unique_ptr<Timer> timer =
+      was_there ? around_.CallEvery("RdzvContact", patience, [this] { CheckContact(); }) : nullptr;
+  return handler_.NextRendezvous();
+}
+
+Duration RendezvousThread::ContactPause() const {
+  return std::clamp<Duration>(options_.contact_max / 10, kContactCheckMin, kContactCheckMax);
 }
 
 // ----------------------------------------------------------------------------------------------
 // joining
 
-void RendezvousThread::DoJoin() {
+// For `muster status`.
+void RendezvousThread::PublishRound(int64_t workers, int64_t restarts) {
+  if (handler_.GetBackend() != "muster") return;
+  if (restarts > 0) info_.store->Add(kRestartsKey, restarts);
+  if (info_.rank != 0) return;
+  info_.store->Set(kRunningKey, Concat("{\"since\": ", static_cast<int64_t>(clock_.Wall()),
+                                       ", \"workers\": ", workers, "}"));
+}
+
+void RendezvousThread::DoJoin(int64_t restarts) {
   using Kind = AgentEvent::Kind;
   const Instant began = clock_.Now();
   Set(&State::is_joining, true);
   is_watching_ = is_at_work_ = false;
-  unreachable_since_.reset();
   reported_.clear();
   try {
     std::optional<AssignedRanks> ranks;
     while (!ranks) {
-      info_ = handler_.NextRendezvous();
+      info_ = NextRound();
+      OnContact();
       ranks = Exchange();
     }
+    PublishRound(ranks->world_size, restarts);
     Set(&State::failure_elsewhere, "");
     Set(&State::placement, {.round = info_.round,
                             .group_rank = info_.rank,
@@ -200,6 +243,10 @@ void RendezvousThread::DoJoin() {
     Report(Kind::kJoinFailed, error.what());
     ReadFailure();
   } catch (const std::exception& error) {
+    {
+      const Lock lock(*monitor_);
+      state_.is_lost = is_noticed_;  // it was gone when the time of the join was over
+    }
     Report(Kind::kJoinFailed, error.what());
   }
   Set(&State::is_joining, false);
@@ -269,13 +316,24 @@ void RendezvousThread::DoReportFailure(const std::string& failure) {
     for (int64_t i = 0; i < info_.world_size && FailedBefore(failure, standing); ++i)
       standing = info_.store->CompareSet(kFirstFailure, standing, failure);
   } catch (const std::exception&) {
-    // Unreachable: no other node has reported a failure here either.
     MUSTER_LAUNCH_PROBE("a failure could not be told");
+    // The workers of all nodes fail when the machine is lost that serves the rendezvous and theirs.
+    if (IsGone()) return Report(AgentEvent::Kind::kMembership, Concat(options_.where, " is gone"));
   }
   if (is_correction) return;
   if (first == failure || first.empty()) return Report(AgentEvent::Kind::kBlame);
   Set(&State::failure_elsewhere, first);
   Report(AgentEvent::Kind::kBlame, "workers of another node have failed before");
+}
+
+// Its connection may be noticed to be broken later than that of the store.
+bool RendezvousThread::IsGone() {
+  const Instant until = clock_.Now() + kNoticeOfLossMax;
+  while (handler_.DescribeWait().phase != WaitReport::Phase::kContact) {
+    if (clock_.Now() >= until || around_.has_ended()) return false;
+    clock_.SleepUntil(clock_.Now() + 5ms);
+  }
+  return true;
 }
 
 void RendezvousThread::ReadFailure() {

@@ -25,6 +25,11 @@
 
 namespace muster {
 
+/// The keys of a round for `muster status`: JSON with `since` (microseconds since 1970) and
+/// `workers`; and how many restarts all nodes have counted, if any.
+inline constexpr const char* kRunningKey = "muster/running";
+inline constexpr const char* kRestartsKey = "muster/restarts";
+
 /// The place of a node and its workers in a round.
 struct Placement {
   int64_t round = 0;
@@ -39,8 +44,11 @@ struct RendezvousThreadOptions {
   NodeRole role{"default", 1};
   /// All nodes have the same role and as many workers: ranks need no exchange.
   bool are_identical = false;
-  /// How long the rendezvous may be unreachable before the job fails.
+  /// How long the rendezvous may be unreachable before the job fails: while workers run, and when
+  /// the node joins again.
   Duration contact_max = 30s;
+  std::string where = "the rendezvous";  ///< As the user knows it.
+  std::string advice{};                  ///< What to do if it is gone, after "; ".
   /// How often a backend that sends no events (c10d) is queried for them.
   Duration monitor_interval = 100ms;
 };
@@ -52,17 +60,21 @@ class RendezvousThread {
     std::string failure_elsewhere{};  ///< What another node has reported as the first failure of
                                       ///< the round; may be empty.
     bool is_joining = false;
-    bool is_idle = true;  ///< No call is in progress for which the destructor would wait.
+    bool is_lost = false;  ///< The rendezvous, for contact_max.
+    bool is_idle = true;   ///< No call is in progress for which the destructor would wait.
   };
 
-  /// `report` is called on the thread of this object.
+  /// `report` is called on threads of this object.
   RendezvousThread(RendezvousThreadOptions options, RendezvousHandler& handler, System& around,
                    std::function<void(AgentEvent)> report);
   /// Waits for the call that is in progress.
   ~RendezvousThread();
 
   // Requests. They are executed later, in their order. Any thread.
-  void Join() { Post(&RendezvousThread::DoJoin); }
+  /// `restarts`: how many this node has counted.
+  void Join(int64_t restarts) {
+    Post([restarts](RendezvousThread& self) { self.DoJoin(restarts); });
+  }
   /// Reports `failure` to all nodes, unless another node has reported an earlier one. The node that
   /// reports first pays for the restart; a later correction changes only the report.
   void ReportFailure(std::string failure) {
@@ -90,9 +102,15 @@ class RendezvousThread {
   Instant NextCheck() const;
   void CheckEvents();
   void OnMembership(const MembershipEvent& event);
-  void CheckContact();
+  /// False: it was lost for too long.
+  bool CheckContact();
+  void OnContact();
+  bool IsGone();
+  Duration ContactPause() const;
 
-  void DoJoin();
+  void DoJoin(int64_t restarts);
+  void PublishRound(int64_t workers, int64_t restarts);
+  RendezvousInfo NextRound();
   std::optional<AssignedRanks> Exchange();
   /// False: the round ended before that.
   bool AwaitKeys(const std::vector<std::string>& keys);
@@ -128,8 +146,10 @@ class RendezvousThread {
   bool can_be_woken_ = false;  ///< While it waits for events.
   bool has_confirmed_end_ = false;  ///< Of the job, to the node that serves the rendezvous.
   std::string reported_;            ///< The failure that this node reported last in this round.
+  // Also used by the timer of a join.
   std::optional<Instant> unreachable_since_;
-  Instant checked_at_{};  ///< Events.
+  bool is_noticed_ = false;  ///< That it is unreachable.
+  Instant checked_at_{};     ///< Events.
 
   const std::unique_ptr<Monitor> monitor_;
   // Guarded by the monitor.

@@ -107,6 +107,12 @@ WaitReport ReportOn(const RunReport& run, const std::optional<Node>& self) {
   return report;
 }
 
+std::string_view NoteOnSharedId(std::string_view run_id) {
+  return run_id == "none" ? "; 'none' is the id of every job that names none: give each its own "
+                            "(--rdzv-id)"
+                          : "";
+}
+
 std::string WaitReport::ToString() const {
   const std::string in_round = Concat("round ", round, ": ");
   const std::string in =
@@ -130,7 +136,7 @@ std::string WaitReport::ToString() const {
                     back, quiet, limit);
     case Phase::kLastCall:
       return Concat(in_round, in, ", enough to start; last call for the others",
-                    last_call_left ? Concat(", ", Seconds(*last_call_left), " left") : "", back,
+                    last_call_left ? Concat(": starts in ", Seconds(*last_call_left)) : "", back,
                     quiet, limit);
     case Phase::kNextRound:
       return Concat("waiting for the next round: ", Nodes(awaited), " ",

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <optional>
+#include <string_view>
 
 #include "muster/rendezvous_handler.h"
 #include "rendezvous/core/run_report.h"
@@ -21,5 +22,8 @@ inline std::chrono::milliseconds TimeLeft(Duration left) {
 
 /// `self`: the node whose view it is, if it is one of the run.
 WaitReport ReportOn(const RunReport& run, const std::optional<Node>& self = std::nullopt);
+
+/// A text to append where two jobs may have met by mistake: empty, unless they have the default id.
+std::string_view NoteOnSharedId(std::string_view run_id);
 
 }  // namespace muster

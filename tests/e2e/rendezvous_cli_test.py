@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import pty
+import re
 import signal
 import struct
 import subprocess
@@ -154,12 +155,6 @@ class Scenarios:
         self.assertEqual(json.loads(self.outcome(members[1])[0].splitlines()[-1]), {"event": "left"})
         self.outcome(members[0])
 
-    def test_leaving_lets_the_others_continue_and_closing_does_not(self):
-        self.outcome(self.node(nodes="1"))
-        self.outcome(self.node("--close", nodes="1"))
-        _, errors = self.outcome(self.node(nodes="1"), status=5)
-        self.assertRegex(errors, r"closed by 127\.0\.0\.1_\d+_\d+: muster rendezvous --close")
-
     def test_no_other_node_comes_status_3_and_which_were_missing(self):
         _, errors = self.outcome(self.node("--timeout", "1"), status=3)
         self.assertIn("1 of 2 nodes are here", errors.splitlines()[-1])
@@ -200,6 +195,14 @@ class WithTheCoordinator(Scenarios, Command):
     PREFIX = r"muster\.run/[0-9a-f]{32}/0"
     HOLD = ("--hold", "0.1")  # the others are notified at once
     STANDSTILL_S = 4  # longer than either side may be silent
+
+    def test_leaving_lets_the_others_continue_and_closing_ends_the_run(self):
+        generations = []
+        for options in ((), ("--close",), ()):
+            printed, _ = self.outcome(self.node(*options, nodes="1"))
+            generations.append(re.search(r"muster\.run/([0-9a-f]{32})/", printed)[1])
+        self.assertEqual(generations[0], generations[1])
+        self.assertNotEqual(generations[1], generations[2], "the next node begins another run")
 
     def test_a_journal_names_lost_nodes_and_the_one_that_closed(self):
         nodes = [self.node("--hold", "60", "--follow", "--journal", "--close", "--last-call", "1", nodes="2:3")
@@ -267,6 +270,12 @@ class WithASharedState(Scenarios, Command):
     BACKEND = "c10d"
     PREFIX = r"torch\.rendezvous\.run\.0"
     STANDSTILL_S = 7  # longer than a client otherwise waits for the confirmed end of a wait
+
+    def test_leaving_lets_the_others_continue_and_closing_does_not(self):
+        self.outcome(self.node(nodes="1"))
+        self.outcome(self.node("--close", nodes="1"))
+        _, errors = self.outcome(self.node(nodes="1"), status=5)
+        self.assertRegex(errors, r"closed by 127\.0\.0\.1_\d+_\d+: muster rendezvous --close")
 
     def test_no_server_status_4_and_where(self):
         self.server.terminate()

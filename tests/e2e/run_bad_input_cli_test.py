@@ -5,9 +5,10 @@ import contextlib
 import os
 import socket
 import subprocess
+import threading
 import unittest
 
-from launching import Launching
+from launching import MUSTER, PATIENCE, Launching
 from needs import skip_or_fail
 
 
@@ -26,6 +27,21 @@ def small_disk(folder, options):
 
 
 class BadInput(Launching, unittest.TestCase):
+    def test_an_option_that_nearly_exists_is_suggested(self):
+        self.refused("--nproc-pernode", "2", "--no-python", "true", status=2, mentions="did you mean '--nproc-per-node'?")
+        wrong = subprocess.run([MUSTER, "serve", "--lisen", ":0"], capture_output=True, text=True, timeout=PATIENCE, check=False)
+        self.assertIn("'--lisen' was not expected; did you mean '--listen'?", wrong.stderr)
+
+    def test_a_port_here_that_another_program_has_is_an_error_long_before_the_join_times_out(self):
+        with socket.create_server(("127.0.0.1", 0)) as silent, socket.create_server(("127.0.0.1", 0)) as rude:
+            def answer():
+                rude.accept()[0].sendall(b"HTTP/1.0 400 Bad request\r\n\r\n")
+            threading.Thread(target=answer, daemon=True).start()
+            for other in (silent, rude):
+                port = other.getsockname()[1]
+                outcome = self.run_job("--nnodes", "2", "--rdzv-endpoint", f"127.0.0.1:{port}", "--no-python", "true", status=1)
+                self.assertIn(f"port {port} of this machine is taken by a program that is no rendezvous server", outcome.err)
+
 
     def setUp(self):
         super().setUp()

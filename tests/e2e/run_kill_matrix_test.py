@@ -68,14 +68,14 @@ MATRIX = {
         "start": {KILL: "no_rendezvous", TERM: "no_rendezvous", STOP: "held_up"},
         "rendezvous": {KILL: "no_rendezvous", TERM: "no_rendezvous", STOP: "held_up"},
         "run": {KILL: "lost_rendezvous", TERM: "lost_rendezvous", STOP: "held_up"},
-        "restart": {KILL: "no_rendezvous", TERM: "no_rendezvous", STOP: "held_up"},
+        "restart": {KILL: "lost_rendezvous", TERM: "lost_rendezvous", STOP: "held_up"},
         "exit": {KILL: "lost_rendezvous", TERM: "lost_rendezvous", STOP: "held_up"},
     },
     "server": {
         "start": {KILL: "no_rendezvous", TERM: "no_rendezvous", STOP: "held_up"},
         "rendezvous": {KILL: "no_rendezvous", TERM: "no_rendezvous", STOP: "held_up"},
         "run": {KILL: "lost_rendezvous", TERM: "lost_rendezvous", STOP: "held_up"},
-        "restart": {KILL: "no_rendezvous", TERM: "no_rendezvous", STOP: "held_up"},
+        "restart": {KILL: "lost_rendezvous", TERM: "lost_rendezvous", STOP: "held_up"},
         "exit": {KILL: "lost_rendezvous_done", TERM: "lost_rendezvous_done", STOP: "held_up"},
     },
     "server that is started again": {
@@ -142,7 +142,7 @@ class KillMatrix(Fleet):
         return "600" if self.number == KILL else "2"
 
     def node(self, *words, host=False, nodes=None):
-        conf = {"join_timeout": "6"} if self.victim in ("host", "server") else {}
+        conf = {"join_timeout": "6"} if self.victim in ("host", "server") and self.stage != "restart" else {}
         if self.victim == "server that is started again":
             conf = {"contact_timeout": "60"}  # Longer than any machine takes to start it.
         return self.agent("--verbose", "--max-restarts", "1", "--shutdown-timeout", self.grace, nodes=nodes or self.nodes,
@@ -353,14 +353,14 @@ class KillMatrix(Fleet):
     def outcome_no_rendezvous(self, _):
         if self.victim == "host":
             self.near.end()
-        elif self.stage == "restart":
-            self.before[0].order("exit 0")
         waiting = (self.near, self.other) if self.has_server else (self.other,)
         self.assert_ends(1, *filter(None, waiting))
 
     def outcome_lost_rendezvous(self, _):
         if self.victim == "host":
             self.near.end()
+        elif self.stage == "restart":
+            self.before[0].order("exit 0")
         for agent in (self.near, self.other) if self.has_server else (self.other,):
             self.assert_ends(1, agent)
             agent.await_output("has been out of reach for|is lost")

@@ -6,10 +6,12 @@ import json
 import os
 import pathlib
 import signal
+import subprocess
 import time
 import unittest
 
-from fleet_of_agents import QUICK_C10D, Fleet, lives, until
+from fleet_of_agents import PATIENCE, QUICK_C10D, Fleet, lives, until
+from processes import MUSTER
 
 ASSIGNED = "torchelastic/assigned_ranks/{}"
 ROLE_INFO = "torchelastic/role_info/{}"
@@ -228,19 +230,23 @@ class Scenarios:
 
     def test_launch094_a_final_failure_closes_the_rendezvous_for_later_nodes(self):
         self.serve()
-        failing, other = self.two()
+        failing = self.agent(nodes="2", host=False)
+        other = self.agent("--shutdown-timeout", "600", words=["stubborn"], nodes="2", host=False)
         worker = failing.worker()
-        other.worker()
+        slow = other.worker()
         worker.order("exit 3")
-        self.assert_ends(1, failing, other)
-        for agent in (failing, other):
-            self.assertRegex(agent.printed(), rf"rank {worker.rank} \(local rank 0, pid {worker.pid}\) .* failed first: "
-                                           r"exit code 3")
-            self.assertEqual(agent.printed().count("Root Cause"), 1)
+        self.assert_ends(1, failing)
         late = self.agent(nodes="2", host=False)
         self.assert_ends(1, late)
         late.await_output("closed")
         self.assertEqual(late.all_workers(), [])
+        until(slow.signals, "the other node is notified of the end")
+        slow.order("exit 0")
+        self.assert_ends(1, other)
+        for agent in (failing, other):
+            self.assertRegex(agent.printed(), rf"rank {worker.rank} \(local rank 0, pid {worker.pid}\) .* failed first: "
+                                           r"exit code 3")
+            self.assertEqual(agent.printed().count("Root Cause"), 1)
 
     def test_a_worker_that_wrote_its_error_file_first_is_the_cause_on_all_nodes_though_it_ends_later(self):
         self.serve()
@@ -323,6 +329,84 @@ class Scenarios:
 
 
 class WithTheCoordinator(Scenarios, Job):
+    def test_when_the_host_of_the_rendezvous_dies_the_report_names_it_and_no_restart_is_counted(self):
+        host = self.agent("--max-restarts", "3", nodes="2", host=True)
+        report = os.path.join(self.folder, "report.json")
+        other = self.agent("--max-restarts", "3", "--failure-report", report, nodes="2", host=False)
+        host.worker()
+        victim = other.worker()
+        host.process.kill()
+        victim.order("exit 3")  # as a worker that has lost a peer
+        other.await_output(rf"the rendezvous at {self.endpoint} is gone: .*; it has 3 s to come back; restart it there, or "
+                           "use --rdzv-backend etcd")
+        self.assert_ends(1, other, patience=20)
+        self.assertRegex(other.printed(), rf"muster: the rendezvous at {self.endpoint} is gone: it has been out of reach for 3 s")
+        self.assertNotIn("ChildFailedError", other.printed())
+        with open(report, encoding="utf-8") as file:
+            found = json.load(file)
+        self.assertIn(self.endpoint, found["root_cause"]["message"])
+        self.assertEqual(found["restarts"], 0)
+
+    def test_a_rendezvous_that_comes_back_in_time_costs_no_restart(self):
+        server = self.serve()
+        nodes = [self.agent("--max-restarts", "0", nodes="2", host=False, conf={"contact_timeout": "60"}) for _ in range(2)]
+        before = [node.worker() for node in nodes]
+        server.process.kill()
+        server.end()
+        for node, worker in zip(nodes, before):
+            worker.order("exit 3")
+            node.await_output("is gone: .*; it has 60 s to come back")
+        self.serve()
+        for node in nodes:
+            node.await_output("is back")
+        after = [node.worker(but=before) for node in nodes]
+        self.assertEqual([worker.restarts for worker in after], [0, 0])
+        self.finish(*nodes)
+
+    def test_a_job_that_names_no_id_is_told_that_another_one_has_the_same(self):
+        self.serve()
+        first = [self.agent("--rdzv-id", "none", nodes="2", host=False) for _ in range(2)]
+        for node in first:
+            node.worker()
+        second = self.agent("--rdzv-id", "none", nodes="2", host=False)
+        second.await_output("a spare: .*; 'none' is the id of every job that names none: give each its own")
+        other = self.agent("--rdzv-id", "none", nodes="3", host=False)
+        other.await_output("configured differently.*; 'none' is the id of every job")
+        self.assert_ends(1, other)
+        self.finish(*first)
+        self.assert_ends(0, second)
+        self.assertNotIn("every job", "".join(node.printed() for node in first))
+
+    def test_status_shows_since_when_a_job_runs_with_how_many_workers_and_restarts(self):
+        self.serve()
+        failing, other = self.two("--max-restarts", "3")
+        first, second = failing.worker(), other.worker()
+        first.order("exit 3")
+        failing.worker(but=[first])
+        other.worker(but=[second])
+        shown = subprocess.run([MUSTER, "status", "--server", self.endpoint], capture_output=True, text=True,
+                               timeout=PATIENCE, check=False)
+        self.assertRegex(shown.stdout, r"^run 'job', round 1, running since \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ, 2 workers, 1 "
+                                       r"restart: in round 1 with 2 nodes\n")
+        shown = subprocess.run([MUSTER, "status", "--server", self.endpoint, "--json"], capture_output=True, text=True,
+                               timeout=PATIENCE, check=False)
+        (run,) = json.loads(shown.stdout)["runs"]
+        self.assertEqual((run["phase"], run["workers"], run["restarts"]), ("complete", 2, 1))
+        self.finish(failing, other)
+
+    def test_the_next_job_of_the_same_id_starts_as_soon_as_the_last_one_has_ended(self):
+        self.serve()
+        generations = set()
+        for status in (1, 0, 0):
+            nodes = [self.agent(nodes="2", host=False) for _ in range(2)]
+            workers = [node.worker() for node in nodes]
+            self.assertEqual(sorted(worker.rank for worker in workers), [0, 1])
+            generations.add(self.prefix_of(0))
+            for worker in workers:
+                worker.order("exit 3" if status else "exit 0")
+            self.assert_ends(status, *nodes)
+        self.assertEqual(len(generations), 3)
+
     def assert_exit_keys(self):
         until(lambda: not self.keys(), "the keys of the round are gone with its last node")
 

@@ -118,6 +118,16 @@ class Insisted(Alone):
         self.assertEqual(worker.signals(), ["SIGINT", "SIGTERM"])
         self.assert_nothing_left()
 
+    def test_what_a_signal_does_and_how_long_it_takes_is_printed_at_once(self):
+        agent = self.job("--shutdown-timeout", "600", words=("stubborn",))
+        agent.worker()
+        for number, printed in ((signal.SIGINT, r"SIGINT came: the workers receive it; those that are left are killed in 600 s"),
+                                (signal.SIGTERM, r"SIGTERM came again: the workers receive SIGTERM; .* killed in 600 s"),
+                                (signal.SIGTERM, r"SIGTERM came again: the workers are killed\n")):
+            agent.send(number)
+            agent.await_output(printed)
+        self.assert_ends(1, agent)
+
     def test_a_third_signal_ends_it_all_at_once(self):
         agent = self.job("--shutdown-timeout", "600", words=("stubborn", "stray"))
         worker = agent.worker()

@@ -133,7 +133,7 @@ class Once(Status):
         self.assertLessEqual(stands["last_call_left_seconds"], 600)
         self.assertGreater(stands["last_call_left_seconds"], 500)
         self.assertRegex(self.text(), rf"^run 'run', round 0, last call: round 0: 2 of 3 nodes are here "
-                                      rf"\({NODE}, {NODE}\), enough to start; last call for the others, \d+ s left\n")
+                                      rf"\({NODE}, {NODE}\), enough to start; last call for the others: starts in \d+ s\n")
 
     def test_a_complete_round_has_ranks_and_the_time_of_each_nodes_last_message(self):
         nodes = [self.node("--json", conf=f",rank_policy=label,label=host-{number}") for number in range(2)]

@@ -95,7 +95,7 @@ TEST(WaitReportTest, TheLastCall) {
   EXPECT_EQ(report.last_call_left, 11'001ms);
   EXPECT_EQ(report.ToString(),
             "round 3: 2 of 4 nodes are here (a_1_0, b_1_0), enough to start; last call for the "
-            "others, 12 s left; gives up in 90 s");
+            "others: starts in 12 s; gives up in 90 s");
   // After its end it is simply over.
   EXPECT_EQ(ReportOn(snapshot, Named("a"), "run", MinMax(2, 4), kStart + 20s).last_call_left, 0ms);
 }

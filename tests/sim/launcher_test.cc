@@ -78,6 +78,7 @@ TEST(LauncherTest, AWorkerThatAlwaysCrashesEndsTheJobAfterAllRestarts) {
     plan.launch.fall = 100;
     plan.launch.work_max = 200ms;
     plan.launch.verdict_patience = 300ms;
+    plan.launch.starts_again = false;  // another job of that name would begin
     plan.trouble = 60s;
     const RunOutcome outcome = World(plan).Run();
     EXPECT_EQ(outcome.violation, "") << plan.ToString();

@@ -54,6 +54,11 @@ class CoordinatorTest : public ::testing::Test {
   void Close(const std::string& name, const std::string& reason) {
     Run([&](Pushes& out) { coordinator_.Close(talkers_[name].key, reason, now_, out); });
   }
+  /// The node ends, and with it what it knew.
+  void End(const std::string& name) {
+    Break(name);
+    talkers_.erase(name);
+  }
   void Break(const std::string& name) { coordinator_.Disconnect(talkers_[name].key.session, now_); }
   void KeepAlive(const std::vector<std::string>& names) {
     for (const std::string& name : names) {

@@ -72,6 +72,9 @@ void AgentMachine::Handle(const AgentEvent& event, Instant now, AgentActions& ou
       MUSTER_LAUNCH_PROBE("a node at the exit could not reach the others");
       return EndWithoutOthers(
           Concat("does not know whether all others have succeeded: ", event.text), out);
+    case Kind::kNotice:
+      out.push_back({.text = event.text});
+      return;
     case Kind::kSignal:
       return OnSignal(event, now, out);
     case Kind::kTime:
@@ -139,6 +142,18 @@ void AgentMachine::OnSignal(const AgentEvent& event, Instant now, AgentActions& 
     MUSTER_LAUNCH_PROBE("a launcher without workers was sent a signal");
     out.push_back({.kind = AgentAction::Kind::kLeave});
     return End(kFailure, why_, out);
+  }
+  const bool had_workers = !alive_.empty();
+  const std::string left =
+      Concat("those that are left are killed in ", Milliseconds(rules_.grace) / 1'000, " s");
+  if (had_workers && signals_ == 1) {
+    out.push_back({.text = Concat(why_, ": the workers receive it; ", left,
+                                  " (a second signal sends SIGTERM, a third one kills them)")});
+  } else if (had_workers) {
+    out.push_back({.text = Concat(why_, " again: the workers ",
+                                  signals_ == 2 ? Concat("receive SIGTERM; ", left,
+                                                         " (another signal kills them)")
+                                                : "are killed")});
   }
   Stop(Then::kSignalled,
        signals_ == 1   ? event.signal

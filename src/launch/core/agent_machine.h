@@ -47,6 +47,7 @@ struct AgentEvent {
     kJobFailed,      ///< Workers of another node failed permanently; `text` says where and how.
     kBarrierPassed,  ///< All nodes' workers have succeeded.
     kBarrierFailed,  ///< The store is unreachable; `text` says why.
+    kNotice,         ///< `text`, for the user.
     kSignal,         ///< The agent has received `signal`, which ends it.
     kTime,           ///< Time has passed: see AgentMachine::due().
   };

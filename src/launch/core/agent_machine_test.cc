@@ -207,7 +207,7 @@ TEST(AgentMachineTest, Launch123ASignalIsHandedOnAndTheRendezvousStaysOpen) {
   Play(kTwoOnceMore, R"(
     0 begin      | join
     1 joined     | start after 0
-    2 signal 1   | signal 1 to 0 1
+    2 signal 1   | say, signal 1 to 0 1
     3 ended 0 -1 |
     3 ended 1 0  | sweep, leave, end 1
   )");
@@ -217,17 +217,17 @@ TEST(AgentMachineTest, Launch128ASecondSignalGivesAnotherGraceAndAThirdNone) {
   Play(kTwo, R"(
     0 begin    | join
     1 joined   | start after 0
-    2 signal 2 | signal 2 to 0 1
-   20 signal 2 | signal 15 to 0 1
+    2 signal 2 | say, signal 2 to 0 1
+   20 signal 2 | say, signal 15 to 0 1
    32 time     |
    50 time     | signal 9 to 0 1
   )");
   Play(kTwo, R"(
     0 begin    | join
     1 joined   | start after 0
-    2 signal 2 | signal 2 to 0 1
-    3 signal 2 | signal 15 to 0 1
-    4 signal 2 | signal 9 to 0 1
+    2 signal 2 | say, signal 2 to 0 1
+    3 signal 2 | say, signal 15 to 0 1
+    4 signal 2 | say, signal 9 to 0 1
     5 ended 0 -9 |
     5 ended 1 -9 | sweep, leave, end 1
   )");
@@ -238,9 +238,29 @@ TEST(AgentMachineTest, ASignalWhileTheyAreStoppedForAnotherReasonIsTheLastWord) 
     0 begin      | join
     1 joined     | start after 0
     2 ended 0 1  | signal 15 to 1
-    3 signal 15  | signal 15 to 1
+    3 signal 15  | say, signal 15 to 1
     4 ended 1 -15 | sweep, leave, end 1
   )");
+}
+
+TEST(AgentMachineTest, ASignalIsExplainedAtOnceWithTheTimeThatTheWorkersHave) {
+  AgentMachine machine({.grace = 30s});
+  const Instant now{1s};
+  machine.Step({.kind = Kind::kBegin}, now);
+  machine.Step({.kind = Kind::kJoined}, now);
+  std::vector<std::string> texts;
+  for (const int signal : {2, 15, 15}) {
+    for (const AgentAction& action : machine.Step({.kind = Kind::kSignal, .signal = signal}, now)) {
+      if (action.kind == AgentAction::Kind::kLog) texts.push_back(action.text);
+    }
+  }
+  EXPECT_THAT(
+      texts,
+      ElementsAre("SIGINT came: the workers receive it; those that are left are killed in 30 s (a "
+                  "second signal sends SIGTERM, a third one kills them)",
+                  "SIGTERM came again: the workers receive SIGTERM; those that are left are killed "
+                  "in 30 s (another signal kills them)",
+                  "SIGTERM came again: the workers are killed"));
 }
 
 TEST(AgentMachineTest, Launch130ASignalWhileItJoinsEndsItAtOnce) {

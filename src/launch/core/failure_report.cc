@@ -108,16 +108,17 @@ std::string PlainLine(std::string_view line, std::string_view tab) {
   return plain;
 }
 
-std::string DefaultMessage(ExitCode code, int64_t pid) {
+std::string DefaultMessage(ExitCode code, int64_t pid, bool has_output) {
   if (code < 0) return Concat("Signal ", SignalText(code), " received by PID ", pid);
-  return "the worker left no error file; how its exceptions get into this report: "
-         "https://pytorch.org/docs/stable/elastic/errors.html (--tee 2 or --redirects 2 adds the "
-         "last lines of its output)";
+  return Concat(
+      "the worker left no error file; how its exceptions get into this report: "
+      "https://pytorch.org/docs/stable/elastic/errors.html",
+      has_output ? "" : " (--tee 2 or --redirects 2 adds the last lines of its output)");
 }
 
 std::string ShownMessage(const FailureRecord& record) {
   const bool nothing = record.message.empty() && record.error_file.empty();
-  return nothing ? DefaultMessage(record.code, record.pid) : record.message;
+  return nothing ? DefaultMessage(record.code, record.pid, !record.output.empty()) : record.message;
 }
 
 bool WroteBefore(const FailureRecord& a, const FailureRecord& b) {

@@ -34,7 +34,7 @@ struct FailureRecord {
 };
 
 /// The message for a worker that left no error file.
-std::string DefaultMessage(ExitCode code, int64_t pid);
+std::string DefaultMessage(ExitCode code, int64_t pid, bool has_output = false);
 
 /// What the report shows as the reason: the message, or the default one.
 std::string ShownMessage(const FailureRecord& record);

@@ -189,7 +189,7 @@ TEST(FailureJsonTest, TheReportNamesTheCauseAndAllFailures) {
   json other = json::parse(ToJson(victim));
   other["time"] = "1970-01-01T00:00:00Z";
   other["signal"] = nullptr;
-  other["message"] = DefaultMessage(1, 99);
+  other["message"] = DefaultMessage(1, 99, /*has_output=*/true);
   EXPECT_EQ(read, (json{{"entry_point", "t.py"},
                         {"interpreter", "/v/bin/python"},
                         {"root_cause", cause},

@@ -6,6 +6,7 @@
 #include "base/parse.h"
 #include "base/text.h"
 #include "base/trim.h"
+#include "launch/options/nearest.h"
 
 namespace muster {
 
@@ -85,8 +86,12 @@ class Reader {
       if (line_.help) return std::move(line_);
     }
     if (!unknown_) return std::move(line_);
-    return Error{Code::kInvalid, Concat("there is no option '", Printable(*unknown_),
-                                        "'; options of the script come after the script")};
+    std::vector<std::string> names;
+    for (const Spelling& spelling : spellings_) names.push_back(spelling.text);
+    const std::string meant = DidYouMean(unknown_->substr(0, unknown_->find('=')), names);
+    return Error{Code::kInvalid,
+                 Concat("there is no option '", Printable(*unknown_), "'",
+                        meant.empty() ? "; options of the script come after the script" : meant)};
   }
 
  private:

@@ -235,7 +235,10 @@ Status CheckPasswords(const Settings& given, const LaunchOptions& options) {
 
 Result<Duration> ReadContactTimeout(const Settings& given, const LaunchOptions& options) {
   const auto found = options.rendezvous.find("contact_timeout");
-  if (found == options.rendezvous.end()) return options.contact_timeout;
+  if (found == options.rendezvous.end()) {
+    // A server that is restarted is back in seconds; etcd may need to elect a leader.
+    return options.backend == "muster" ? options.contact_timeout : 30s;
+  }
   const auto seconds = ParseWholeNumber(found->second);
   if (!seconds || *seconds < 1) {
     return given.Wrong("rdzv-conf", "contact_timeout='", Printable(found->second),

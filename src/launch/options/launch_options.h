@@ -63,7 +63,8 @@ struct LaunchOptions {
   Duration shutdown_timeout = 30s;
   Duration exit_barrier_timeout = 300s;
   bool wait_for_children = false;
-  Duration contact_timeout = 30s;                         ///< From --rdzv-conf.
+  /// From --rdzv-conf; 30 s on other backends than muster.
+  Duration contact_timeout = 10s;
   std::string signals = "SIGTERM,SIGINT,SIGHUP,SIGQUIT";  ///< As given, for the workers.
   std::vector<int> signal_numbers{SIGTERM, SIGINT, SIGHUP, SIGQUIT};
   std::string event_sink = "null";  ///< Or console, dynamic_rendezvous, file:PATH.

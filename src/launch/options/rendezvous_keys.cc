@@ -1,12 +1,12 @@
 #include "launch/options/rendezvous_keys.h"
 
 #include <algorithm>
-#include <cstddef>
 #include <utility>
 #include <vector>
 
 #include "base/parse.h"
 #include "base/text.h"
+#include "launch/options/nearest.h"
 
 namespace muster {
 
@@ -27,42 +27,19 @@ std::string KeysOf(std::string_view backend) {
                 "password password_file etcd_prefix");
 }
 
-/// How many letters must be inserted, removed or changed to get one from the other.
-size_t Distance(std::string_view one, std::string_view other) {
-  std::vector<size_t> row(other.size() + 1);
-  for (size_t j = 0; j < row.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= one.size(); ++i) {
-    size_t corner = std::exchange(row[0], i);
-    for (size_t j = 1; j < row.size(); ++j) {
-      const size_t changed = corner + (one[i - 1] == other[j - 1] ? 0 : 1);
-      corner = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, changed});
-    }
-  }
-  return row.back();
-}
-
-constexpr size_t kKeyBytesMax = 64;  // more is no typing error
-
 }  // namespace
 
 std::optional<std::string> WarningOfKey(std::string_view backend, std::string_view key) {
   const std::string keys = KeysOf(backend);
   if (keys.empty()) return std::nullopt;
-  std::string_view nearest;
-  size_t least = key.size() / 2 + 1;  // less than half in common: no typing error
   const std::string all = Concat("contact_timeout", keys);  // that one is the launcher's own
+  std::vector<std::string> names;
   for (const std::string_view known : Split(all, ' ')) {
     if (known == key) return std::nullopt;
-    const size_t distance =
-        key.size() > kKeyBytesMax ? key.size() : Distance(LowerCase(key), known);
-    if (distance >= least) continue;
-    least = distance;
-    nearest = known;
+    names.emplace_back(known);
   }
   return Concat("the rendezvous backend '", backend, "' does not know the option '", Printable(key),
-                "', which has no effect",
-                nearest.empty() ? "" : Concat("; did you mean '", nearest, "'?"));
+                "', which has no effect", DidYouMean(key, names));
 }
 
 bool ShowsPassword(std::string_view endpoint) {

@@ -12,18 +12,18 @@ bool ClosedRuns::HasRoom(Instant now) {
   return fingerprints_.size() < max_;
 }
 
-void ClosedRuns::Add(std::string_view run_id, Instant until, Instant now) {
+void ClosedRuns::Add(std::string_view run, Instant until, Instant now) {
   MUSTER_ASSERT(HasRoom(now));
   const Instant second{std::chrono::ceil<std::chrono::seconds>(until.since_start)};
   if (seconds_.empty() || seconds_.back().until != second) seconds_.push_back({second, 0});
   ++seconds_.back().count;
-  fingerprints_.push_back(SipHash13(key_, run_id));
+  fingerprints_.push_back(SipHash13(key_, run));
 }
 
-bool ClosedRuns::Contains(std::string_view run_id, Instant now) {
+bool ClosedRuns::Contains(std::string_view run, Instant now) {
   Expire(now);
   if (fingerprints_.empty()) return false;
-  return std::ranges::find(fingerprints_, SipHash13(key_, run_id)) != fingerprints_.end();
+  return std::ranges::find(fingerprints_, SipHash13(key_, run)) != fingerprints_.end();
 }
 
 void ClosedRuns::Expire(Instant now) {

@@ -1,7 +1,7 @@
-// Remembers the names of closed runs that a server had to evict: a flood of new runs must not
+// Remembers the keys of closed runs that a server had to evict: a flood of new runs must not
 // reopen them.
 //
-// Each name is kept as a keyed 64-bit fingerprint, eight bytes, until the time at which its run
+// Each key is kept as a keyed 64-bit fingerprint, eight bytes, until the time at which its run
 // would have been forgotten anyway. The key is random: no client can choose a name whose
 // fingerprint equals another's.
 #pragma once
@@ -20,12 +20,12 @@ class ClosedRuns {
  public:
   ClosedRuns(SipKey key, size_t max) : key_(key), max_(max) {}
 
-  /// No name is forgotten early: without room, runs must not be evicted.
+  /// No run is forgotten early: without room, runs must not be evicted.
   bool HasRoom(Instant now);
   /// There must be room. `until` never decreases from one call to the next.
-  void Add(std::string_view run_id, Instant until, Instant now);
+  void Add(std::string_view run, Instant until, Instant now);
   /// Linear: takes at most a tenth of a millisecond, once for each run that is new to the server.
-  bool Contains(std::string_view run_id, Instant now);
+  bool Contains(std::string_view run, Instant now);
   size_t size() const { return fingerprints_.size(); }
 
  private:

@@ -362,13 +362,17 @@ void Coordinator::Reschedule(Run& run, Instant now) {
     run.forget_at = over ? now + options_.ended_kept : Instant::Never();
     if (over) ended_.insert({run.forget_at, run.serial, &run});
     if (over) LeaveScopes(run, 0);  // no node is left to read them
-    if (over && options_.has_store) use_changes_.push_back({run.id, /*in_use=*/false});
+    if (over) NoteUse(run, /*in_use=*/false);
   }
   const Instant due = NextDueOf(run);
   if (due == run.due) return;
   due_.erase({run.due, run.serial, &run});
   run.due = due;
   if (due != Instant::Never()) due_.insert({due, run.serial, &run});
+}
+
+void Coordinator::NoteUse(const Run& run, bool in_use) {
+  if (options_.has_store && !run.is_replaced) use_changes_.push_back({run.id, in_use});
 }
 
 void Coordinator::UseScope(Run& run) {
@@ -389,13 +393,14 @@ void Coordinator::LeaveScopes(Run& run, size_t kept) {
 void Coordinator::EvictEnded(Instant now) {
   while (runs_.size() >= options_.runs_max || ended_.size() >= options_.ended_max) {
     auto next = ended_.begin();
-    // A closed run is evicted only if its name can be remembered until the run would have expired.
+    // A closed run is evicted only if its key can be remembered until the run would have expired.
     if (!closed_runs_.HasRoom(now))
       next = std::ranges::find_if(
           ended_, [](const auto& ended) { return !std::get<Run*>(ended)->state.closed; });
     if (next == ended_.end()) return;
     Run& oldest = *std::get<Run*>(*next);
-    if (oldest.state.closed) closed_runs_.Add(oldest.id, oldest.forget_at, now);
+    if (oldest.state.closed)
+      closed_runs_.Add(KeyOfClosed(oldest.id, oldest.generation.run), oldest.forget_at, now);
     Forget(oldest);
   }
 }
@@ -405,7 +410,7 @@ void Coordinator::Forget(Run& run) {
   due_.erase({run.due, run.serial, &run});
   ended_.erase({run.forget_at, run.serial, &run});
   Charge(run.from, -1, -static_cast<int64_t>(CostOf(run.id)));
-  runs_.erase(runs_.find(run.id));
+  runs_.erase(run.is_replaced ? KeyOfClosed(run.id, run.generation.run) : std::string(run.id));
 }
 
 Instant Coordinator::NextDue() const {

@@ -10,7 +10,9 @@
 //     one without is in `broken` until its grace is over.
 //   * A member that is joining is in `deadlines`, unless it waits without limit (a spare).
 //   * The number of the round never decreases, also over restarts of the server (`round_floor`).
-//   * A closed run stays closed.
+//   * A closed run stays closed, for every node that has had a session in it. Another run of its
+//   name
+//     begins with the first new node that comes when none of them is connected.
 #pragma once
 
 #include <algorithm>
@@ -44,9 +46,9 @@ namespace muster {
 struct CoordinatorOptions {
   size_t runs_max = 10'000;
   size_t nodes_per_run_max = 128 * 1024;
-  size_t ended_max = 1'000;  ///< Runs without nodes that are remembered; of closed ones, the names
+  size_t ended_max = 1'000;  ///< Runs without nodes that are remembered; of closed ones, the keys
                              ///< of many more.
-  size_t closed_runs_max = kClosedRunsMax;  ///< So many names. When they are used up, closed runs
+  size_t closed_runs_max = kClosedRunsMax;  ///< So many keys. When they are used up, closed runs
                                             ///< are not evicted, and new runs may be refused.
   /// The approximate limit for all runs and nodes together. Limits on connections do not bound it:
   /// a node is kept for as long as its own settings say, also without a connection.
@@ -106,7 +108,7 @@ class Coordinator {
   void Join(SessionKey key, Duration timeout, Instant now, Pushes& out);
   /// The node leaves its place, or ends its wait.
   void Leave(SessionKey key, Instant now, Pushes& out);
-  /// Closes the run for all its nodes, permanently.
+  /// Closes the run for all its nodes, permanently. A later run of its name is another one.
   void Close(SessionKey key, std::string_view reason, Instant now, Pushes& out);
   void KeepAlive(SessionKey key, Instant now, Pushes& out);
   /// The connection is gone.
@@ -176,6 +178,7 @@ class Coordinator {
     std::string from;  ///< The address whose share of the runs it uses: that of its first node.
     uint64_t serial = 0;
     Generation generation;
+    bool is_replaced = false;     ///< It is closed, and another run of its name has begun.
     std::vector<int64_t> scopes;  ///< Rounds whose keys the store still has, oldest first.
     RunSettings settings;
     std::string settings_of;  ///< The node that joined first, with these settings.
@@ -229,7 +232,12 @@ class Coordinator {
   using RefuseNode = std::function<void(Push::Refusal refusal, std::string why)>;
   /// The run that the node may enter; null: it was refused.
   Run* RunFor(const Hello& hello, Instant now, const RefuseNode& refuse);
-  Run& NewRun(const std::string& id, const std::string& from, Instant now);
+  /// The key of the node's run in runs_: the id, or, if the run was closed and then replaced or
+  /// evicted, that of KeyOfClosed(). Replaces a closed run, if the node begins another one.
+  std::string KeyFor(const Hello& hello, Instant now);
+  /// `of_run`: its generation, or the token of one of its nodes, which begins with the same bits.
+  static std::string KeyOfClosed(const std::string& id, uint64_t of_run);
+  Run& NewRun(const std::string& key, const std::string& id, const std::string& from);
   struct Share {
     uint64_t runs = 0;
     uint64_t bytes = 0;
@@ -286,13 +294,14 @@ class Coordinator {
   void Forget(Run& run);
   /// Makes room for a new run; closed runs stay closed.
   void EvictEnded(Instant now);
+  void NoteUse(const Run& run, bool in_use);
   void UseScope(Run& run);
   void LeaveScopes(Run& run, size_t kept);
   uint64_t NewToken() { return std::max<uint64_t>(options_.entropy(), 1); }
 
   const CoordinatorOptions options_;
   const uint64_t server_generation_;
-  ClosedRuns closed_runs_;  ///< Names of closed runs that were evicted early.
+  ClosedRuns closed_runs_;  ///< Keys of closed runs that were evicted early.
   std::vector<ScopeChange> scope_changes_;
   std::vector<UseChange> use_changes_;
   std::map<std::string, Run, std::less<>> runs_;

@@ -69,19 +69,47 @@ void Coordinator::Charge(const std::string& from, int64_t runs, int64_t bytes) {
   bytes_ += static_cast<uint64_t>(bytes);
 }
 
-Coordinator::Run& Coordinator::NewRun(const std::string& id, const std::string& from, Instant now) {
-  Run& run = runs_[id];
+// A token and the generation of its run have these bits in common.
+constexpr uint64_t kRunBits = 0xffff'ffff'0000'0000;
+
+std::string Coordinator::KeyOfClosed(const std::string& id, uint64_t of_run) {
+  return Concat(id, '\0', of_run & kRunBits);
+}
+
+std::string Coordinator::KeyFor(const Hello& hello, Instant now) {
+  const auto found = runs_.find(hello.run_id);
+  const bool is_new = hello.resume == 0 && hello.round < 0;
+  std::string closed = KeyOfClosed(hello.run_id, hello.resume);
+  if (!is_new) {
+    const bool is_of_this_one =
+        found != runs_.end() && ((found->second.generation.run ^ hello.resume) & kRunBits) == 0;
+    if (is_of_this_one) return hello.run_id;
+    return runs_.contains(closed) || closed_runs_.Contains(closed, now) ? closed : hello.run_id;
+  }
+  if (found == runs_.end() || !found->second.state.closed || !found->second.by_silence.empty())
+    return hello.run_id;
+  closed = KeyOfClosed(hello.run_id, found->second.generation.run);
+  // In etcd the leader decides when another run begins. A client may request any id, also a key.
+  if (!options_.judges_silence || found->second.is_replaced || runs_.contains(closed))
+    return hello.run_id;
+  MUSTER_PROBE("a closed run was replaced by another one of its name");
+  NoteUse(found->second, /*in_use=*/false);
+  auto replaced = runs_.extract(found);
+  replaced.key() = closed;
+  replaced.mapped().is_replaced = true;
+  runs_.insert(std::move(replaced));  // its address stays
+  return hello.run_id;
+}
+
+Coordinator::Run& Coordinator::NewRun(const std::string& key, const std::string& id,
+                                      const std::string& from) {
+  Run& run = runs_[key];
   Charge(from, 1, static_cast<int64_t>(CostOf(id)));
   run.id = id;
   run.from = from;
   run.serial = ++made_;
   run.generation = {server_generation_, NewToken()};
   if (Planted(Bug::kGenerationReused)) run.generation = {1, 1};
-  if (closed_runs_.Contains(id, now)) {
-    run.state.closed = true;
-    run.state.closed_by = "a node of an earlier job of this name";
-    run.settings.keep_alive_interval = 5s;  // its own settings were forgotten with it
-  }
   return run;
 }
 
@@ -89,7 +117,8 @@ Coordinator::Run* Coordinator::RunFor(const Hello& hello, Instant now, const Ref
   if (std::string why = Impossible(hello); !why.empty())
     return refuse(Push::Refusal::kSettings, std::move(why)), nullptr;
   RunSettings wanted = hello.settings;
-  auto found = runs_.find(hello.run_id);
+  const std::string key = KeyFor(hello, now);
+  auto found = runs_.find(key);
   if (found == runs_.end()) {
     EvictEnded(now);
     if (!Allows(options_.runs_max, runs_.size() + 1, ShareOf(hello.from).runs + 1)) {
@@ -100,8 +129,14 @@ Coordinator::Run* Coordinator::RunFor(const Hello& hello, Instant now, const Ref
     }
     if (!HasMemoryFor(hello.from, CostOf(hello.run_id) + CostOf(hello.node, hello.label)))
       return refuse(Push::Refusal::kLimit, NoRoom()), nullptr;
-    NewRun(hello.run_id, hello.from, now);
-    found = runs_.find(hello.run_id);
+    Run& run = NewRun(key, hello.run_id, hello.from);
+    if (key != hello.run_id) {  // it was evicted
+      run.is_replaced = run.state.closed = true;
+      run.state.closed_by = "a node of an earlier job of this name";
+      run.generation.run = hello.resume;
+      run.settings.keep_alive_interval = 5s;  // its own settings were forgotten with it
+    }
+    found = runs_.find(key);
   }
   Run& run = found->second;
   if (run.members.empty() && !run.state.closed) {
@@ -167,13 +202,13 @@ Coordinator::Member& Coordinator::NewMember(Run& run, const Hello& hello) {
   member.from = hello.from;
   Charge(member.from, 0, static_cast<int64_t>(CostOf(member.node, member.label)));
   member.bootstrap_port = hello.bootstrap_port;
-  member.token = NewToken();
+  member.token = std::max<uint64_t>((run.generation.run & kRunBits) | (NewToken() & ~kRunBits), 1);
   return member;
 }
 
 void Coordinator::OpenAnew(Run& run, SessionId session, const Hello& hello, Instant now,
                            Pushes& out) {
-  if (run.members.empty() && options_.has_store) use_changes_.push_back({run.id, /*in_use=*/true});
+  if (run.members.empty()) NoteUse(run, /*in_use=*/true);
   Member& member = NewMember(run, hello);
   member.version = std::min(hello.version, kSessionVersion);
   if (!hello.server_addr.empty() && !IsLoopback(hello.server_addr))
@@ -270,7 +305,7 @@ void Coordinator::Disconnect(SessionId session, Instant now) {
 
 void Coordinator::ResumeRun(const ResumedRun& adopted, Instant now, Pushes& out) {
   MUSTER_ASSERT(Find(adopted.id) == nullptr);
-  Run& run = NewRun(adopted.id, "", now);
+  Run& run = NewRun(adopted.id, adopted.id, "");
   run.settings = adopted.settings;
   run.settings_of = adopted.settings_of;
   run.first_addr = adopted.first_addr;

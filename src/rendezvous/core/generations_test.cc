@@ -74,6 +74,51 @@ TEST_F(GenerationsTest, ARunThatIsRememberedGoesOnInItsNextRound) {
   EXPECT_GT(second.round, first.round);
 }
 
+TEST_F(GenerationsTest, ANewNodeBeginsAnotherRunOnceNoNodeOfTheClosedOneIsConnected) {
+  OpenAndJoin({"a", "b"}, MinMax(2, 2));
+  const Push first = Heard("a").back();
+  Close("a", "done");
+  OpenAndJoin({"early"}, MinMax(2, 2));
+  EXPECT_EQ(Heard("early").back().kind, Kind::kClosed) << "nodes of the closed run are here";
+  for (const char* name : {"a", "b", "early"}) End(name);
+  OpenAndJoin({"c", "d"}, MinMax(1, 2));  // while the grace of the others is running
+  const Push second = Heard("c").back();
+  EXPECT_EQ(second.kind, Kind::kComplete);
+  EXPECT_NE(second.generation.run, first.generation.run);
+  EXPECT_EQ(second.round, 0);
+  Pass(20s, {"c", "d"});
+  EXPECT_EQ(State().participants.size(), 2u);
+  EXPECT_FALSE(State().closed);
+}
+
+TEST_F(GenerationsTest, ANodeOfAClosedRunIsNotifiedOfItAlsoWhileAnotherOneRuns) {
+  OpenAndJoin({"a", "b"}, MinMax(2, 2));
+  std::vector<uint64_t> tokens{talkers_["b"].key.token};
+  Break("b");
+  Pass(2s, {"a"});  // b is lost, and does not receive the end
+  Close("a", "done");
+  Break("a");
+  Pass(2s, {});
+  Open("b", MinMax(2, 2), tokens[0]);
+  EXPECT_TRUE(State().closed) << "no node was left, and this one is not new";
+  tokens.push_back(talkers_["b"].key.token);
+  Break("b");
+  OpenAndJoin({"c", "d"}, MinMax(2, 2));
+  for (const uint64_t token : tokens) {
+    Open("b", MinMax(2, 2), token);
+    Join("b");
+    EXPECT_EQ(Heard("b").back().kind, Kind::kClosed);
+    Break("b");
+    Pass(2s, {"c", "d"});
+  }
+  EXPECT_EQ(State().participants.size(), 2u);
+  EXPECT_EQ(coordinator_.Reports("", 10, now_).size(), 1u) << "the present one";
+  Pass(20s, {"c", "d"});
+  Open("b", MinMax(2, 2), tokens[0]);
+  Join("b");
+  EXPECT_EQ(Heard("b").back().kind, Kind::kSpare) << "the closed one is forgotten";
+}
+
 TEST_F(GenerationsTest, AnotherServerHasAnother) {
   uint64_t drawn = 100;
   const auto entropy = [&drawn] { return ++drawn; };
@@ -126,11 +171,17 @@ TEST(ClosedRunsTest, AFloodOfNewRunsDoesNotOpenAClosedOne) {
   Coordinator small({.runs_max = 3, .ended_kept = 600s});
   Instant now{100s};
   uint64_t sessions = 0;
-  const auto open = [&](const std::string& run_id) {
+  const auto open = [&](const std::string& run_id, uint64_t resume = 0) {
     Pushes out;
-    small.Open(SessionId{++sessions},
-               {.run_id = run_id, .node = {"a", 1, 0}, .settings = MinMax(1, 1)}, now, out);
-    return out.at(0);
+    const SessionId session{++sessions};
+    const Hello hello{
+        .run_id = run_id, .node = {"a", 1, 0}, .settings = MinMax(1, 1), .resume = resume};
+    small.Open(session, hello, now, out);
+    Push opened = out.at(0);
+    small.Join({.session = session, .token = opened.token, .incarnation = 1}, 1s, now, out);
+    opened.kind = out.back().kind;
+    opened.who = out.back().who;
+    return opened;
   };
   const auto end = [&] {
     Pushes out;
@@ -148,14 +199,17 @@ TEST(ClosedRunsTest, AFloodOfNewRunsDoesNotOpenAClosedOne) {
     end();
   }
   ASSERT_EQ(small.Find("closed"), nullptr) << "it has been evicted";
-  open("closed");
-  EXPECT_TRUE(small.Find("closed")->state.closed);
-  EXPECT_FALSE(small.Find("closed")->state.closed_by.empty());
-  end();
+  for (int i = 0; i < 2; ++i) {
+    const Push again = open("closed", opened.token);
+    EXPECT_EQ(again.kind, Kind::kClosed);
+    EXPECT_FALSE(again.who.empty());
+    end();
+    EXPECT_EQ(open("closed").kind, Kind::kComplete) << "a new node begins another run";
+    end();
+  }
   now = now + 1200s;
   small.Tick(now, out);
-  open("closed");
-  EXPECT_FALSE(small.Find("closed")->state.closed) << "its time is over";
+  EXPECT_EQ(open("closed", opened.token).kind, Kind::kComplete) << "its time is over";
 }
 
 TEST(ClosedRunsTest, ItHasALimitAndForgetsNothingEarly) {

@@ -135,7 +135,7 @@ std::vector<RunReport> Coordinator::Reports(std::string_view after, size_t runs_
                                             Instant now) const {
   std::vector<RunReport> reports;
   for (auto run = runs_.upper_bound(after); run != runs_.end() && reports.size() < runs_max; ++run)
-    reports.push_back(ReportOn(run->second, 0, now));
+    if (!run->second.is_replaced) reports.push_back(ReportOn(run->second, 0, now));
   return reports;
 }
 

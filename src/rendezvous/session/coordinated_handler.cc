@@ -91,7 +91,8 @@ class CoordinatedHandler final : public SessionHandler {
         SessionLinkOptions{.server = at_,
                            .hello = hello,
                            .seed = seed,
-                           .on_nobody_there = [this] { return ServeLate(); }},
+                           .on_nobody_there = [this] { return ServeLate(); },
+                           .is_here = may_serve_},
         listener);
   }
 

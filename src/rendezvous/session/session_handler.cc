@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "muster/rendezvous_error.h"
 #include "rendezvous/bootstrap.h"
+#include "rendezvous/wait_report.h"
 #include "store/throw.h"
 
 namespace muster {
@@ -207,7 +208,7 @@ void SessionHandler::Throw(const JoinOutcome& outcome, const Node& node) const {
   const std::string by = why.empty() ? "" : " by " + why;
   switch (outcome.kind) {
     case Kind::kClosed:
-      throw RendezvousClosedError(Concat(run, " is closed", by));
+      throw RendezvousClosedError(Concat(run, " is closed", by, NoteOnSharedId(GetRunId())));
     case Kind::kGraceful:
       throw RendezvousGracefulExitError(
           Concat(run, " was closed", by, " while ", who, " was a spare"));
@@ -220,7 +221,8 @@ void SessionHandler::Throw(const JoinOutcome& outcome, const Node& node) const {
         throw RendezvousStateError(Concat(not_joined, ": ", why));
       throw RendezvousConnectionError(Concat(not_joined, ": ", why));
     default:
-      throw RendezvousError(Concat(who, " may not join ", run, ": ", why));
+      throw RendezvousError(
+          Concat(who, " may not join ", run, ": ", why, NoteOnSharedId(GetRunId())));
   }
 }
 

@@ -66,10 +66,20 @@ void SessionLink::OnConnected(Result<StreamPtr> stream) {
   stream_ = std::move(*stream);
   stream_->Start(*this);
   timer_ = loop_.Every(options_.attempt_max,
-                       [this] { Drop("it accepts connections, but does not answer"); });
+                       [this] { OnForeign("it accepts connections, but does not answer"); });
   step_ = Step::kGreeting;
   Write(wire::SessionGreeting(greet_first_));
   if (!greet_first_) Introduce();
+}
+
+void SessionLink::OnForeign(const std::string& why) {
+  if (!options_.is_here || answered_) return Drop(why);
+  Stop();
+  listener_.OnFailed(
+      {Code::kUnavailable,
+       Concat("port ", options_.server.port,
+              " of this machine is taken by a program that is no rendezvous server (", why,
+              "); end it, or choose another port")});
 }
 
 void SessionLink::Disconnect() {
@@ -186,7 +196,13 @@ Result<size_t> SessionLink::Consume(std::string_view bytes) {
   while (stream_ && done < bytes.size()) {
     if (step_ == Step::kGreeting) {
       ++messages_;
-      if (bytes[done++] != wire::kSessionsSpoken) {
+      const char answer = bytes[done++];
+      if (answer != wire::kSessionsSpoken && answer != wire::kSessionsUnknown) {
+        OnForeign("its answer is not a store's");
+        return done;
+      }
+      answered_ = true;
+      if (answer != wire::kSessionsSpoken) {
         Stop();
         plain_ = true;
         listener_.OnPlainServer();
@@ -246,10 +262,7 @@ void SessionLink::OnMessage(const Push& push) {
     case Kind::kLeft:
       leave_ = false;
       break;
-    case Kind::kEnded:
-      token_ = 0;  // the connection ends, too; the next one opens a new session
-      break;
-    default:
+    default:  // kEnded: the connection ends, too; the token shows the server the run of this node
       break;
   }
   listener_.OnPush(push);

@@ -31,6 +31,8 @@ struct SessionLinkOptions {
   /// Called when no connection was accepted and none ever has been: this process may become the
   /// server. What it returns is added to the trouble.
   std::function<std::string()> on_nobody_there{};
+  /// The server is on this machine: what has the port and is none will not become one.
+  bool is_here = false;
 };
 
 class SessionLink final : public RendezvousLink, private StreamHandler {
@@ -61,6 +63,8 @@ class SessionLink final : public RendezvousLink, private StreamHandler {
   void Connect();
   void OnConnected(Result<StreamPtr> stream);
   void Drop(const std::string& why);  ///< Drops the connection; then tries again.
+  /// What answers there is no server, or does not answer at all.
+  void OnForeign(const std::string& why);
   void Disconnect();
   void Stop();
 
@@ -94,7 +98,8 @@ class SessionLink final : public RendezvousLink, private StreamHandler {
   bool greet_first_ = true;  // the server may have no coordinator
   bool plain_ = false;       // the server has no coordinator
   bool reached_ = false;     // a connection was accepted once
-  uint64_t token_ = 0;       // 0: no session to resume
+  bool answered_ = false;    // ... and the server answered
+  uint64_t token_ = 0;       // of the last session; 0: none yet
   uint32_t incarnation_ = 0;
   int64_t round_ = -1;       // the last round that the node was in
   Generation generation_{};  // of that round

@@ -26,6 +26,8 @@ using muster::kSessionVersionOldest;
 inline constexpr std::string_view kSessionKey = "muster/session/1";
 /// A server's answer to a greeting that requests sessions, if it supports them.
 inline constexpr char kSessionsSpoken = 0;
+/// ... and PyTorch's, which has none.
+inline constexpr char kSessionsUnknown = 1;
 /// Larger frames are refused: a label and an address of a KiB each, and room for later versions.
 inline constexpr uint32_t kSessionFrameBytesMax = 16 * 1024;
 
