@@ -63,14 +63,14 @@ RendezvousThreadOptions With(Duration interval) {
 TEST(RendezvousThreadTest, ABackendWithoutEventsIsQueriedOnceInEachInterval) {
   QueriedHandler handler;
   RendezvousThread rendezvous(With(1ms), handler, ThisProcess(), [](const AgentEvent&) {});
-  rendezvous.Join();
+  rendezvous.Join(0);
   EXPECT_TRUE(handler.AwaitQueries(3));
 }
 
 TEST(RendezvousThreadTest, ARequestDoesNotWaitForTheInterval) {
   QueriedHandler handler;
   RendezvousThread rendezvous(With(1h), handler, ThisProcess(), [](const AgentEvent&) {});
-  rendezvous.Join();
+  rendezvous.Join(0);
   rendezvous.Close("done");
   EXPECT_TRUE(rendezvous.IsDoneBy(ThisProcess().clock().Now() + 60s));
   EXPECT_TRUE(handler.closed());
