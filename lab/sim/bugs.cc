@@ -113,6 +113,7 @@ constexpr Sign kUnfencedLeader[] = {
 };
 constexpr Sign kUncommittedRound[] = {{"no node has completed such a round with it"}};
 constexpr Sign kAssignmentOfOldRound[] = {
+    {": it was in round", "the place of the last round is the answer: it enters that round again"},
     {kNotTogether,
      "the place is that of a round that its handler knows already: the join never ends, and the "
      "others continue in a round with a node that is not there"},

@@ -141,19 +141,22 @@ void EtcdLeader::OnResync(Result<EtcdAnswer> answer) {
   }
   const std::vector<EtcdPair>& found = answer->results[0].pairs;
   watch_ = etcd_.Watch(EtcdPrefix(keys_.Members()), answer->revision + 1, *this);
-  // Deletions first: a revision that has come twice may be the session of another node now.
+  // Deletions first: a revision that has come twice may be the session of another node now, or of
+  // the same node with another lease.
   std::vector<EtcdChange> changes;
+  const auto is_session_of = [this](int64_t session, const EtcdPair& pair) {
+    return session == pair.created && members_.at(session).notice.lease == pair.lease;
+  };
   for (const auto& [key, session] : by_key_) {
     const auto pair = std::ranges::find(found, key, &EtcdPair::key);
-    if (pair == found.end() || pair->created != session)
+    if (pair == found.end() || !is_session_of(session, *pair))
       changes.push_back({.deleted = true, .pair = {.key = key, .changed = answer->revision}});
   }
   const size_t gone = changes.size();
   for (const EtcdPair& pair : found) {
-    const auto member = members_.find(pair.created);
-    const bool is_known = member != members_.end() && by_key_.contains(pair.key) &&
-                          by_key_.at(pair.key) == pair.created &&
-                          member->second.changed == pair.changed;
+    const auto known = by_key_.find(pair.key);
+    const bool is_known = known != by_key_.end() && is_session_of(known->second, pair) &&
+                          members_.at(known->second).changed == pair.changed;
     if (!is_known) changes.push_back({.pair = pair});
   }
   std::ranges::sort(changes.begin() + static_cast<std::ptrdiff_t>(gone), changes.end(), {},

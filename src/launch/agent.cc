@@ -30,7 +30,12 @@ int Agent::Run() {
   while (!machine_.ended() && !around_.has_ended()) {
     const std::vector<AgentEvent> events = AwaitEvents();
     if (clock_.Now() >= machine_.due()) Step({.kind = AgentEvent::Kind::kTime});
-    for (const AgentEvent& event : events) Handle(event);
+    for (const AgentEvent& event : events) {
+      if (machine_.ended())
+        Post(event);  // for EndLeftovers(), which a signal ends
+      else
+        Handle(event);
+    }
   }
   rendezvous_.Finish();
   if (may_have_left_) {

@@ -130,6 +130,7 @@ void RendezvousThread::CheckEvents() {
     if (const auto event = handler_.AwaitEvent(
             can_be_woken_ ? std::chrono::duration_cast<milliseconds>(ContactPause())
                           : milliseconds{0})) {
+      if (handler_.DescribeWait().phase != WaitReport::Phase::kContact) OnContact();
       OnMembership(*event);
     } else {
       is_watching_ = CheckContact();
@@ -202,13 +203,17 @@ Duration RendezvousThread::ContactPause() const {
 // ----------------------------------------------------------------------------------------------
 // joining
 
-// For `muster status`.
+// For `muster status` only: the job does not wait for it, and does not fail because of it.
 void RendezvousThread::PublishRound(int64_t workers, int64_t restarts) {
   if (handler_.GetBackend() != "muster") return;
-  if (restarts > 0) info_.store->Add(kRestartsKey, restarts);
-  if (info_.rank != 0) return;
-  info_.store->Set(kRunningKey, Concat("{\"since\": ", static_cast<int64_t>(clock_.Wall()),
-                                       ", \"workers\": ", workers, "}"));
+  try {
+    if (restarts > 0) info_.store->Add(kRestartsKey, restarts);
+    if (info_.rank != 0) return;
+    info_.store->Set(kRunningKey, Concat("{\"since\": ", static_cast<int64_t>(clock_.Wall()),
+                                         ", \"workers\": ", workers, "}"));
+  } catch (const std::exception&) {
+    // The server is gone: the next check of the contact reports that.
+  }
 }
 
 void RendezvousThread::DoJoin(int64_t restarts) {
@@ -217,6 +222,8 @@ void RendezvousThread::DoJoin(int64_t restarts) {
   Set(&State::is_joining, true);
   is_watching_ = is_at_work_ = false;
   reported_.clear();
+  // No check was needed while the workers ended: a time out of reach must not count on from before.
+  if (has_events_ && handler_.DescribeWait().phase != WaitReport::Phase::kContact) OnContact();
   try {
     std::optional<AssignedRanks> ranks;
     while (!ranks) {
@@ -224,7 +231,6 @@ void RendezvousThread::DoJoin(int64_t restarts) {
       OnContact();
       ranks = Exchange();
     }
-    PublishRound(ranks->world_size, restarts);
     Set(&State::failure_elsewhere, "");
     Set(&State::placement, {.round = info_.round,
                             .group_rank = info_.rank,
@@ -236,6 +242,7 @@ void RendezvousThread::DoJoin(int64_t restarts) {
     is_at_work_ = true;
     can_be_woken_ = handler_.StopWaiting();
     report_({.kind = Kind::kJoined, .alone = info_.world_size == 1 || !has_events_});
+    PublishRound(ranks->world_size, restarts);
   } catch (const RendezvousGracefulExitError&) {
     Report(Kind::kNotNeeded);
   } catch (const RendezvousClosedError& error) {

@@ -84,6 +84,19 @@ class RunPath(Launching, unittest.TestCase):
         for rank in range(3):
             self.assertGreater(times[f"torn{rank}"], times["done1"])
 
+    def test_forked_processes_end_as_in_any_script_and_keep_their_own_descriptors(self):
+        script = self.python_script(
+            "import os\n"
+            "child = os.fork()\n"
+            "if child == 0:\n"
+            "    ends = os.pipe()\n"  # they have the numbers of those that the fork closed
+            "    grandchild = os.fork()\n"
+            "    if grandchild == 0: os.write(ends[1], b'x'); os._exit(0)\n"
+            "    assert os.read(ends[0], 1) == b'x'\n"
+            "    assert os.waitpid(grandchild, 0)[1] == 0\n"
+            "else: assert os.waitpid(child, 0)[1] == 0\n")
+        self.assertEqual(self.run_job("--nproc-per-node=2", "--run-path", script).err, "")
+
     def test_a_failed_worker_is_not_waited_for(self):
         script = self.python_script("import os, sys\nif os.environ['RANK'] == '1': sys.exit(3)\n")
         outcome = self.run_job("--nproc-per-node=2", "--run-path", script, status=1)

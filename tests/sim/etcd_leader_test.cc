@@ -41,7 +41,7 @@ class Office final : public EtcdLeader::Owner {
   muster::Node Name(uint32_t number) const { return {Concat("10.1.0.", number), number, 0}; }
   /// A member's own record, as it would write it.
   void Write(uint32_t number, wire::EtcdMember::Request request, int64_t said = 1,
-             int64_t round = -1) {
+             int64_t round = -1, int64_t lease = 0) {
     const wire::EtcdMember member{.hello = {.run_id = "run",
                                             .node = Name(number),
                                             .settings = kTwo,
@@ -50,9 +50,11 @@ class Office final : public EtcdLeader::Owner {
                                   .serial = said,
                                   .request = request,
                                   .join_timeout = 60s};
-    etcd.By({.then = {Put(keys.Member(Name(number)), wire::Write(member))}});
+    etcd.By({.then = {Put(keys.Member(Name(number)), wire::Write(member), lease)}});
   }
-  void Join(uint32_t number) { Write(number, wire::EtcdMember::Request::kJoin); }
+  void Join(uint32_t number, int64_t lease = 0) {
+    Write(number, wire::EtcdMember::Request::kJoin, 1, -1, lease);
+  }
 
   /// Another leader, or the first one. Unfinished writes of the last one are not executed, and get
   /// no answer.
@@ -352,6 +354,28 @@ TEST(EtcdLeaderTest, AfterALostConnectionItFindsThatItsWritesAreGone) {
       << "those that requested it, and no round is counted twice";
   EXPECT_EQ(office.NoticeOf(2).place.round, 1);
   EXPECT_EQ(office.NoticeOf(2).place.who, office.RunRecord().plan);
+}
+
+// The revisions before and after the restore are equal by chance. The node ignores notices to its
+// other lease.
+TEST(EtcdLeaderTest, ASessionWithAnotherLeaseIsAnotherSession) {
+  Office office;
+  const int64_t first = office.etcd.state.Grant(60s, Instant{}).id;
+  const int64_t second = office.etcd.state.Grant(60s, Instant{}).id;
+  office.Join(1);
+  office.TakeOver(1);
+  office.Grant();
+  const EtcdState backup = office.etcd.state;
+  office.Join(2, first);
+  office.etcd.Tell();
+  office.Pass();
+  ASSERT_FALSE(office.etcd.Open().empty()) << "its write is under way, and was not executed";
+  office.etcd.state.Restore(backup);
+  office.Join(2, second);
+  office.etcd.Trouble();
+  office.Grant();
+  EXPECT_EQ(office.NoticeOf(2).lease, second);
+  EXPECT_EQ(office.NoticeOf(1).lost.count, 1) << "of the session before the restore";
 }
 
 #ifdef MUSTER_INSTRUMENTED

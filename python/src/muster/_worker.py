@@ -44,8 +44,9 @@ def _record(failure: BaseException, shown: TracebackType | None) -> bool:
 
 def _is_reported() -> bool:
     """Whether launch() raises what was recorded: after a restart it does not. A log has it too."""
-    restarts = [os.environ.get(f"TORCHELASTIC_{name}") for name in ("RESTART_COUNT", "MAX_RESTARTS")]
-    return restarts[0] == restarts[1] and not stat.S_ISREG(os.fstat(2).st_mode)
+    restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT")
+    is_last = restarts == os.environ.get("TORCHELASTIC_MAX_RESTARTS")
+    return is_last and not stat.S_ISREG(os.fstat(2).st_mode)
 
 
 def _dump(value: Any) -> bytes:

@@ -25,7 +25,13 @@ if sys.path and not sys.path[0]:
 ends = [4, 5] if os.environ.get("LOCAL_WORLD_SIZE", "1") != "1" else []
 for end in ends:
     os.set_inheritable(end, False)
-os.register_at_fork(after_in_child=lambda: [os.close(end) for end in ends])
+def drop_ends():
+    while ends:
+        try:
+            os.close(ends.pop())
+        except OSError:
+            pass
+os.register_at_fork(after_in_child=drop_ends)
 try:
     from torch.distributed.elastic.multiprocessing.errors import record
 except ImportError:
@@ -40,8 +46,11 @@ except SystemExit as exit:
     if exit.code:
         raise
 if ends:
-    os.close(ends.pop())
-    os.read(ends[0], 1)
+    try:
+        os.close(ends.pop())
+        os.read(ends[0], 1)
+    except OSError:
+        pass
 )";
 
 // The name of the bootstrap's function, here and in PyTorch.

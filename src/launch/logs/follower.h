@@ -7,9 +7,8 @@
 //
 //   one line of a file   ->  one line of the console, the prefix in front, its bytes unchanged
 //   '\n' ends a line     ->  '\r' is part of it: a progress bar is one line
-//   an unfinished line   ->  its state, the text after the last '\r', is shown every 0.3 s if it
-//   has
-//                            changed: replaced by what comes next on a terminal, a line elsewhere
+//   an unfinished line   ->  its state, the text after the last '\r', is shown every 0.3 s if
+//                            it has changed: replaced on a terminal, a line elsewhere
 //   the same at the end  ->  shown when the file is complete, and given an end
 //   a terminal           ->  shows finished lines in their last state, too
 //   more than 1 MiB      ->  several lines, each with the prefix: the file has them in one piece

@@ -24,7 +24,8 @@ class ClosedRuns {
   bool HasRoom(Instant now);
   /// There must be room. `until` never decreases from one call to the next.
   void Add(std::string_view run, Instant until, Instant now);
-  /// Linear: takes at most a tenth of a millisecond, once for each run that is new to the server.
+  /// Linear: takes at most a tenth of a millisecond, once for each node that comes with the token
+  /// of a run that the server does not have.
   bool Contains(std::string_view run, Instant now);
   size_t size() const { return fingerprints_.size(); }
 

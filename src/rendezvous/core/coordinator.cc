@@ -74,6 +74,7 @@ Duration LastCallOf(const Coordinator::Run& run) {
 Coordinator::Coordinator(const CoordinatorOptions& options)
     : options_(options),
       server_generation_(NewToken()),
+      closed_secret_(NewToken()),
       closed_runs_({options_.entropy(), options_.entropy()}, options_.closed_runs_max) {}
 
 const Coordinator::Run* Coordinator::Find(std::string_view run_id) const {

@@ -11,8 +11,7 @@
 //   * A member that is joining is in `deadlines`, unless it waits without limit (a spare).
 //   * The number of the round never decreases, also over restarts of the server (`round_floor`).
 //   * A closed run stays closed, for every node that has had a session in it. Another run of its
-//   name
-//     begins with the first new node that comes when none of them is connected.
+//     name begins with the first new node that comes when none of them is connected.
 #pragma once
 
 #include <algorithm>
@@ -236,7 +235,7 @@ class Coordinator {
   /// evicted, that of KeyOfClosed(). Replaces a closed run, if the node begins another one.
   std::string KeyFor(const Hello& hello, Instant now);
   /// `of_run`: its generation, or the token of one of its nodes, which begins with the same bits.
-  static std::string KeyOfClosed(const std::string& id, uint64_t of_run);
+  std::string KeyOfClosed(const std::string& id, uint64_t of_run) const;
   Run& NewRun(const std::string& key, const std::string& id, const std::string& from);
   struct Share {
     uint64_t runs = 0;
@@ -301,7 +300,8 @@ class Coordinator {
 
   const CoordinatorOptions options_;
   const uint64_t server_generation_;
-  ClosedRuns closed_runs_;  ///< Keys of closed runs that were evicted early.
+  const uint64_t closed_secret_;  ///< Part of the keys of closed runs.
+  ClosedRuns closed_runs_;        ///< Keys of closed runs that were evicted early.
   std::vector<ScopeChange> scope_changes_;
   std::vector<UseChange> use_changes_;
   std::map<std::string, Run, std::less<>> runs_;

@@ -69,11 +69,12 @@ void Coordinator::Charge(const std::string& from, int64_t runs, int64_t bytes) {
   bytes_ += static_cast<uint64_t>(bytes);
 }
 
-// A token and the generation of its run have these bits in common.
-constexpr uint64_t kRunBits = 0xffff'ffff'0000'0000;
+// A token and the generation of its run have these bits in common. The other 40 are secret.
+constexpr uint64_t kRunBits = 0xffff'ff00'0000'0000;
 
-std::string Coordinator::KeyOfClosed(const std::string& id, uint64_t of_run) {
-  return Concat(id, '\0', of_run & kRunBits);
+// A client may request any id. The secret keeps it from requesting a key of a closed run.
+std::string Coordinator::KeyOfClosed(const std::string& id, uint64_t of_run) const {
+  return Concat(id, '\0', of_run & kRunBits, '\0', closed_secret_);
 }
 
 std::string Coordinator::KeyFor(const Hello& hello, Instant now) {
@@ -89,9 +90,8 @@ std::string Coordinator::KeyFor(const Hello& hello, Instant now) {
   if (found == runs_.end() || !found->second.state.closed || !found->second.by_silence.empty())
     return hello.run_id;
   closed = KeyOfClosed(hello.run_id, found->second.generation.run);
-  // In etcd the leader decides when another run begins. A client may request any id, also a key.
-  if (!options_.judges_silence || found->second.is_replaced || runs_.contains(closed))
-    return hello.run_id;
+  // In etcd the leader decides when another run begins.
+  if (!options_.judges_silence || runs_.contains(closed)) return hello.run_id;
   MUSTER_PROBE("a closed run was replaced by another one of its name");
   NoteUse(found->second, /*in_use=*/false);
   auto replaced = runs_.extract(found);

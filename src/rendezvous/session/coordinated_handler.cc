@@ -178,8 +178,8 @@ CoordinatedRendezvousOptions CoordinatedRendezvousOptions::From(
 }
 
 void CoordinatedRendezvousOptions::Validate() const {
-  MustBe(port != 0 || is_host == true, "port", port, "1 to 65535; 0 if this process serves");
   MustBeRoundOptions(*this, grace);
+  MustBe(port != 0 || is_host == true, "port", port, "1 to 65535; 0 if this process serves");
 }
 
 RendezvousHandlerPtr CreateCoordinatedHandler(CoordinatedRendezvousOptions options,

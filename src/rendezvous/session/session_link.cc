@@ -18,6 +18,8 @@ using Request = wire::SessionRequest::Kind;
 
 constexpr Duration kFirstPause = 20ms;
 constexpr Duration kLongestPause = 1s;
+// Attempts without an answer until the port belongs to a program that is no server.
+constexpr int kUnansweredMax = 4;
 // A session that ends sooner than this may do so repeatedly: reconnect with pauses.
 constexpr Duration kLasted = 1s;
 
@@ -65,8 +67,12 @@ void SessionLink::OnConnected(Result<StreamPtr> stream) {
   reached_ = true;
   stream_ = std::move(*stream);
   stream_->Start(*this);
-  timer_ = loop_.Every(options_.attempt_max,
-                       [this] { OnForeign("it accepts connections, but does not answer"); });
+  timer_ = loop_.Every(options_.attempt_max, [this] {
+    constexpr std::string_view kWhy = "it accepts connections, but does not answer";
+    // A server may be paused or starved for a while.
+    if (++unanswered_ < kUnansweredMax) return Drop(std::string(kWhy));
+    OnForeign(std::string(kWhy));
+  });
   step_ = Step::kGreeting;
   Write(wire::SessionGreeting(greet_first_));
   if (!greet_first_) Introduce();
@@ -202,6 +208,7 @@ Result<size_t> SessionLink::Consume(std::string_view bytes) {
         return done;
       }
       answered_ = true;
+      unanswered_ = 0;
       if (answer != wire::kSessionsSpoken) {
         Stop();
         plain_ = true;

@@ -99,6 +99,7 @@ class SessionLink final : public RendezvousLink, private StreamHandler {
   bool plain_ = false;       // the server has no coordinator
   bool reached_ = false;     // a connection was accepted once
   bool answered_ = false;    // ... and the server answered
+  int unanswered_ = 0;       // attempts in a row without an answer
   uint64_t token_ = 0;       // of the last session; 0: none yet
   uint32_t incarnation_ = 0;
   int64_t round_ = -1;       // the last round that the node was in
