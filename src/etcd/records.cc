@@ -27,7 +27,8 @@ constexpr std::array<std::string_view, 3> kRequests = {"none", "join", "leave"};
 constexpr std::array<std::string_view, 12> kStages = {"opened", "refused",   "admitted", "waiting",
                                                       "spare",  "complete",  "",         "",
                                                       "",       "timed out", "left",     ""};
-constexpr std::array<std::string_view, 5> kRefusals = {"", "settings", "identity", "limit", "past"};
+constexpr std::array<std::string_view, 6> kRefusals = {"",      "settings", "identity",
+                                                       "limit", "past",     "version"};
 constexpr std::array<std::string_view, 5> kPhases = {"forming", "last call", "complete", "closed",
                                                      "empty"};
 constexpr std::array<std::string_view, 4> kPolicies = {"natural", "text", "stable", "label"};

@@ -50,7 +50,8 @@ WaitReport::Phase PhaseOf(RunReport::Phase phase) {
   constexpr Phase kPhases[] = {Phase::kForming, Phase::kLastCall, Phase::kComplete, Phase::kClosed,
                                Phase::kIdle};
   static_assert(static_cast<size_t>(RunReport::Phase::kEmpty) + 1 == std::size(kPhases));
-  return kPhases[static_cast<size_t>(phase)];
+  // A newer server may have further phases.
+  return kPhases[std::min(static_cast<size_t>(phase), std::size(kPhases) - 1)];
 }
 
 }  // namespace

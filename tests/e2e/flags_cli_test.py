@@ -114,17 +114,22 @@ class Statuses(unittest.TestCase):
             tiny = ("--seconds", "0.05", "--warm-up", "0", "--clients", "1", "--ops", "get")
             expected = [
                 (0, ("--help",)), (0, ("--version",)), (0, ("bench", "store", "--help")),
-                (0, ("store", "--server", address, "ping")), (0, (*node, "run", "--close")),
+                (0, ("store", "--server", address, "ping")), (0, (*node, "run")),
                 (0, ("bench", "store", "--server", address, *tiny)),
                 (1, ("serve", "--listen", address)), (1, ("serve", "--listen", "127.0.0.1:0", "--port-file", "/no/such/f")),
                 (1, ("store", "--server", address, "pop", "empty", "now")),
                 (0, ("status", "--server", address)), (1, ("status", "--server", address, "--run", "nowhere")),
                 (3, ("store", "--server", address, "--timeout", "0.1", "get", "never")),
                 (3, (*node, "slow", "--nodes", "2", "--timeout", "1")),
-                (5, (*node, "run"))]
+                (5, (*node, "closed"))]
             try:
-                for status, arguments in expected:
-                    self.ends_with(status, *arguments)
+                # A run that was closed is closed for new nodes as long as one of its nodes is connected.
+                with subprocess.Popen([MUSTER, *node, "closed", "--nodes", "2", "--hold", "60"],
+                                      stdout=subprocess.DEVNULL) as stays:
+                    self.ends_with(0, *node, "closed", "--nodes", "2", "--close")
+                    for status, arguments in expected:
+                        self.ends_with(status, *arguments)
+                    stays.terminate()
             finally:
                 server.terminate()
         self.assertEqual(server.returncode, 0)
