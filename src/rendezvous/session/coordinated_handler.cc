@@ -7,7 +7,6 @@
 
 #include "base/text.h"
 #include "muster/c10d_rendezvous.h"
-#include "muster/network.h"
 #include "muster/prefix_store.h"
 #include "muster/store_server.h"
 #include "muster/tcp_store.h"
@@ -162,25 +161,6 @@ class CoordinatedHandler final : public SessionHandler {
 };
 
 }  // namespace
-
-CoordinatedRendezvousOptions CoordinatedRendezvousOptions::From(
-    const RendezvousParameters& parameters) {
-  constexpr int kDefaultPort = 29400;
-  const HostAndPort at = ParseRendezvousEndpoint(parameters.endpoint, kDefaultPort);
-  CoordinatedRendezvousOptions options{.host = at.host,
-                                       .port = static_cast<uint16_t>(at.port),
-                                       .is_host = parameters.GetAsBool("is_host"),
-                                       .run_id = ""};
-  TakeRoundOptions(parameters, options);
-  TakeSeconds(parameters, "grace", options.grace);
-  options.Validate();
-  return options;
-}
-
-void CoordinatedRendezvousOptions::Validate() const {
-  MustBeRoundOptions(*this, grace);
-  MustBe(port != 0 || is_host == true, "port", port, "1 to 65535; 0 if this process serves");
-}
 
 RendezvousHandlerPtr CreateCoordinatedHandler(CoordinatedRendezvousOptions options,
                                               System& system) {
