@@ -203,7 +203,7 @@ Duration RendezvousThread::ContactPause() const {
 // ----------------------------------------------------------------------------------------------
 // joining
 
-// For `muster status` only: the job does not wait for it, and does not fail because of it.
+// For `muster status` only: the job does not fail because of it.
 void RendezvousThread::PublishRound(int64_t workers, int64_t restarts) {
   if (handler_.GetBackend() != "muster") return;
   try {
@@ -231,6 +231,8 @@ void RendezvousThread::DoJoin(int64_t restarts) {
       OnContact();
       ranks = Exchange();
     }
+    // Not after the report: while the store is slow, no event of the round would be noticed.
+    PublishRound(ranks->world_size, restarts);
     Set(&State::failure_elsewhere, "");
     Set(&State::placement, {.round = info_.round,
                             .group_rank = info_.rank,
@@ -242,7 +244,6 @@ void RendezvousThread::DoJoin(int64_t restarts) {
     is_at_work_ = true;
     can_be_woken_ = handler_.StopWaiting();
     report_({.kind = Kind::kJoined, .alone = info_.world_size == 1 || !has_events_});
-    PublishRound(ranks->world_size, restarts);
   } catch (const RendezvousGracefulExitError&) {
     Report(Kind::kNotNeeded);
   } catch (const RendezvousClosedError& error) {
