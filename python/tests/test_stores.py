@@ -18,7 +18,7 @@ from typing import Callable, Union
 
 import pytest
 from python_store import PythonStore
-from servers import etcd_server, until
+from servers import etcd_server, free_port, until
 
 import muster
 from muster import utils
@@ -227,7 +227,7 @@ def test_tcp_store_with_its_own_server() -> None:
 
 
 def test_tcp_store_waits_for_its_world() -> None:
-    port = utils.get_free_port()
+    port = free_port()
     thread, results = in_thread(lambda: muster.TCPStore("127.0.0.1", port, 2, True, PATIENCE_S))
     client = muster.TCPStore("127.0.0.1", port, 2, timeout=PATIENCE_S)
     thread.join(PATIENCE_S)
@@ -257,7 +257,7 @@ def test_tcp_store_takes_over_a_socket() -> None:
 
 
 def test_tcp_stores_share_a_server() -> None:
-    port = utils.get_free_port()
+    port = free_port()
     one, two = (
         muster.TCPStore("127.0.0.1", port, is_master=True, multi_tenant=True, timeout=PATIENCE_S)
         for _ in range(2)
