@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -100,13 +101,18 @@ TEST(SessionFloodTest, AStatusOfAllNodesButOneTakesNoLongerThanOfAll) {
   Populate(server.port(), kNodes, 0);
   SessionTalker asker(server.port());
   EXPECT_TRUE(EventuallyTrue([&] { return asker.Status("crowd", 1).at(0).idle == kNodes; }));
-  const auto time = [&](uint32_t names_max) {
+  milliseconds all = kPatience;
+  milliseconds but_one = kPatience;
+  const auto time = [&](uint32_t names_max, milliseconds& shortest) {
     const Stopwatch watch;
     asker.Status("crowd", names_max);
-    return watch.Elapsed();
+    shortest = std::min(shortest, watch.Elapsed());
   };
-  const milliseconds all = time(kNodes);
-  const milliseconds but_one = time(kNodes - 1);
+  // The shortest of several tells what the work costs; a single one may have waited for a core.
+  for (int i = 0; i < 5; ++i) {
+    time(kNodes, all);
+    time(kNodes - 1, but_one);
+  }
   EXPECT_LT(but_one, 2 * all + milliseconds(50)) << "each is compared with all others";
 }
 
