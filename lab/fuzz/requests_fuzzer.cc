@@ -121,9 +121,16 @@ void CheckDecoded(std::string_view stream, const std::vector<size_t>& sizes,
   for (const ExactCopy& copy : copies) {
     std::string_view rest = copy.view();
     for (const size_t size : sizes) {
-      requests.push_back(decoder.Decode(rest.substr(0, size)));
+      const Request& request = requests.emplace_back(decoder.Decode(rest.substr(0, size)));
+      Request at_once;
+      const size_t whole = decoder.DecodeWhole(rest, limits, at_once);
+      const bool is_short = !wire::ListReader::IsList(rest) || request.keys.size() == 1;
+      FUZZ_CHECK(whole == (is_short ? size : 0));
+      FUZZ_CHECK(!is_short || Same(at_once, request));
       rest.remove_prefix(size);
     }
+    Request refused;
+    FUZZ_CHECK(decoder.DecodeWhole(rest, limits, refused) == 0);
   }
   std::string encoded;
   for (size_t i = 0; i < requests.size(); ++i) {

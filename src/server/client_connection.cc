@@ -30,6 +30,11 @@ Error NoRoom(std::string_view what) {
   return Error{Code::kProtocol, Concat(what, ": ", Describe(Reply::Why::kNoRoom))};
 }
 
+bool WritesValues(Op op) {
+  return op == Op::kSet || op == Op::kCompareSet || op == Op::kAdd || op == Op::kAppend ||
+         op == Op::kMultiSet;
+}
+
 /// Calls `work`; if an allocation fails, only the connection that needed it is closed.
 template <typename Work>
 auto Guarded(Work work) -> decltype(work()) {
@@ -251,17 +256,22 @@ Status ClientConnection::FillBatch(std::string_view bytes, size_t at) {
   work.decoder.Clear();
   while (work.batch.size() < kBatchMax && at < bytes.size()) {
     const std::string_view rest = bytes.substr(at);
-    // Only IsList() is inline: most requests need no call.
-    if (wire::ListReader::IsList(rest) && LongRequest::IsLong(rest, limits)) break;
-    const Result<size_t> size = scanner_.Scan(rest, limits);
-    if (!size && work.batch.empty()) return size.error();
-    if (!size || *size == 0) break;
-    at += *size;
-    Workspace::Decoded& next = work.batch.emplace_back();
-    next.end = at;
-    work.decoder.Decode(rest.substr(0, *size), next.request);
-    work.has_large_value |= next.request.value.size() > kSmallValueBytes;
-    scanner_.Reset();
+    if (LongRequest::IsLong(rest, limits)) break;
+    Request& request = work.batch.emplace_back().request;
+    size_t size = 0;
+    if (scanner_.known_bytes() == 0) size = work.decoder.DecodeWhole(rest, limits, request);
+    if (size == 0) {
+      const Result<size_t> scanned = scanner_.Scan(rest, limits);
+      if (!scanned || *scanned == 0) work.batch.pop_back();
+      if (!scanned && work.batch.empty()) return scanned.error();
+      if (!scanned || *scanned == 0) break;
+      size = *scanned;
+      scanner_.Reset();
+      request = work.decoder.Decode(rest.substr(0, size));
+    }
+    at += size;
+    work.batch.back().end = at;
+    work.has_large_value |= request.value.size() > kSmallValueBytes;
   }
   return Ok();
 }
@@ -282,11 +292,8 @@ bool ClientConnection::WritesOwnedDocument(const Request& request) const {
   const auto is_owned = [this](std::string_view key) {
     return server_.sessions_.OwnsDocument(key);
   };
-  const Op op = request.op;
-  if (op == Op::kMultiSet) return std::ranges::any_of(request.keys, is_owned);
-  const bool writes =
-      op == Op::kSet || op == Op::kCompareSet || op == Op::kAdd || op == Op::kAppend;
-  return writes && is_owned(request.key);
+  if (request.op == Op::kMultiSet) return std::ranges::any_of(request.keys, is_owned);
+  return is_owned(request.key);
 }
 
 Result<size_t> ClientConnection::RunBatch(size_t at) {
@@ -311,7 +318,7 @@ Result<size_t> ClientConnection::RunBatch(size_t at) {
     op = request.op;
     // Under the store's lock: a node registers its session first and looks for the document
     // afterwards, so one of two nodes that come at the same time sees the other.
-    mixes_backends = WritesOwnedDocument(request);
+    mixes_backends = WritesValues(op) && WritesOwnedDocument(request);
     if (mixes_backends) break;
     is_long = turn.IsLong(request);
     if (is_long && op == Op::kListKeys) done = end;

@@ -73,7 +73,7 @@ class ClientConnection final : public StreamHandler {
   Status FillBatch(std::string_view bytes, size_t at);
   /// Allocates and copies large values before the store's lock is taken.
   void MakePieces();
-  /// Whether the request would write the document of a run that has sessions.
+  /// Whether the request, which writes values, would write the document of a run that has sessions.
   bool WritesOwnedDocument(const Request& request) const;
   /// Executes the batch, which begins at this offset, and sends the replies. Returns the offset
   /// behind the last executed request.

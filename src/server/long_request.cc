@@ -1,9 +1,6 @@
 #include "server/long_request.h"
 
-#include <optional>
-
 #include "base/bytes.h"
-#include "base/limits.h"
 #include "base/text.h"
 
 namespace muster {
@@ -15,13 +12,6 @@ LongRequest::LongRequest(Op op, ClientId client, SharedStore& store,
       has_room_(std::move(has_room)),
       reader_(limits),
       step_(op, client, store.hasher(), store.account()) {}
-
-bool LongRequest::IsLong(std::string_view bytes, const wire::RequestLimits& limits) {
-  const std::optional<uint64_t> count = wire::ListReader::CountIn(bytes);
-  // The scanner refuses a request with too many keys.
-  if (!count || *count > limits.keys_max) return false;
-  return *count > kKeysPerPiece || bytes.size() > kLongRequestBytes;
-}
 
 Result<size_t> LongRequest::Read(std::string_view bytes, Pairs& pairs) {
   pairs.clear();

@@ -5,11 +5,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "base/limits.h"
 #include "base/result.h"
 #include "base/time.h"
 #include "server/reply_segments.h"
@@ -30,7 +32,12 @@ class LongRequest {
               HasRoom has_room);
 
   /// Whether `bytes` begin a request that is better decoded while it arrives.
-  static bool IsLong(std::string_view bytes, const wire::RequestLimits& limits);
+  static bool IsLong(std::string_view bytes, const wire::RequestLimits& limits) {
+    const std::optional<uint64_t> count = wire::ListReader::CountIn(bytes);
+    // The scanner refuses a request with too many keys.
+    if (!count || *count > limits.keys_max) return false;
+    return *count > kKeysPerPiece || bytes.size() > kLongRequestBytes;
+  }
 
   /// Reads the keys that have arrived; `pairs` is memory for them. Returns how many bytes are
   /// consumed. kProtocol: not acceptable, or no room.

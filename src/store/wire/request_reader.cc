@@ -27,26 +27,6 @@ Result<uint64_t> EndOf(Op op, uint64_t before, uint64_t body, const RequestLimit
                   most);
 }
 
-// The size of a complete request that names one key, within the limits; 0 if Scan() has to decide.
-size_t SizeOfWhole(std::string_view bytes, std::string_view layout, const RequestLimits& limits) {
-  size_t at = 1;
-  for (const char field : layout) {
-    const size_t header = field == '4' ? 4 : 8;
-    if (bytes.size() - at < header) return 0;
-    uint64_t body = 0;
-    if (field == '*') {
-      if (LoadInt<uint64_t>(bytes.data() + at) != 1 || limits.keys_max == 0) return 0;
-    } else if (field != '4' && field != '8') {
-      body = LoadInt<uint64_t>(bytes.data() + at);
-      if (body > (field == 'k' ? limits.key_bytes_max : limits.value_bytes_max)) return 0;
-    }
-    at += header;
-    if (bytes.size() - at < body) return 0;
-    at += body;
-  }
-  return at <= limits.request_bytes_max ? at : 0;
-}
-
 }  // namespace
 
 Result<size_t> RequestScanner::Scan(std::string_view bytes, const RequestLimits& limits) {
@@ -57,11 +37,6 @@ Result<size_t> RequestScanner::Scan(std::string_view bytes, const RequestLimits&
   }
   const auto op = static_cast<Op>(opcode);
   const std::string_view layout = kLayouts[opcode];
-  // Nearly all requests arrive complete and name one key: they need no state.
-  if (offset_ == 0) {
-    const size_t size = SizeOfWhole(bytes, layout, limits);
-    if (size > 0) return size;
-  }
   if (offset_ == 0) offset_ = 1;
   while (letter_ < layout.size()) {
     const char field = layout[letter_];
@@ -88,52 +63,74 @@ Result<size_t> RequestScanner::Scan(std::string_view bytes, const RequestLimits&
   return offset_ <= bytes.size() ? offset_ : size_t{0};
 }
 
-void RequestDecoder::Decode(std::string_view bytes, Request& request) {
+// Nearly all requests take this way: each byte is looked at once, and nothing is remembered.
+size_t RequestDecoder::DecodeWhole(std::string_view bytes, const RequestLimits& limits,
+                                   Request& request) {
+  if (bytes.empty() || static_cast<uint8_t>(bytes[0]) >= kOpCount) return 0;
   request.op = static_cast<Op>(bytes[0]);
   const std::string_view layout = kLayouts[static_cast<uint8_t>(bytes[0])];
   size_t at = 1;
+  for (const char field : layout) {
+    const size_t header = field == '4' ? 4 : 8;
+    if (bytes.size() - at < header) return 0;
+    const char* const body = bytes.data() + at + header;
+    if (field == '4') {
+      request.number = LoadInt<uint32_t>(bytes.data() + at);
+      at += header;
+      continue;
+    }
+    const auto word = LoadInt<uint64_t>(bytes.data() + at);
+    at += header;
+    if (field == '8') {
+      request.number = static_cast<int64_t>(word);
+    } else if (field == '*') {
+      if (word != 1 || limits.keys_max == 0) return 0;
+    } else {
+      if (word > (field == 'k' ? limits.key_bytes_max : limits.value_bytes_max)) return 0;
+      if (word > bytes.size() - at) return 0;
+      at += word;
+      if (field == 'k') {
+        request.key = {body, word};
+        if (hasher_) request.hash = hasher_->Hash(request.key);
+      } else {
+        (field == 'v' ? request.value : request.expected) = {body, word};
+      }
+    }
+  }
+  if (at > limits.request_bytes_max) return 0;
+  if (layout.starts_with('*')) MakeList(request, layout.ends_with('v'));
+  return at;
+}
+
+void RequestDecoder::MakeList(Request& request, bool with_value) {
+  request.keys = lists_.Keep(std::exchange(request.key, {}));
+  if (with_value) request.values = lists_.Keep(std::exchange(request.value, {}));
+  if (hasher_) request.hashes = hashes_.Keep(std::exchange(request.hash, 0));
+}
+
+void RequestDecoder::Decode(std::string_view bytes, Request& request) {
+  constexpr RequestLimits kChecked{UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX};
+  if (DecodeWhole(bytes, kChecked, request) > 0) return;
+  const bool with_values = kLayouts[static_cast<uint8_t>(bytes[0])].ends_with('v');
+  const auto count = LoadInt<uint64_t>(bytes.data() + 1);
+  size_t at = 9;
   const auto blob = [&] {
     const auto size = LoadInt<uint64_t>(bytes.data() + at);
     const std::string_view out(bytes.data() + at + 8, size);  // the scanner has checked the size
     at += 8 + size;
     return out;
   };
-  if (layout.starts_with('*')) {
-    const auto count = LoadInt<uint64_t>(bytes.data() + at);
-    at += 8;
-    const bool with_values = layout.ends_with('v');
-    const std::span<std::string_view> keys = lists_.Take(count);
-    const std::span<std::string_view> values = lists_.Take(with_values ? count : 0);
-    const std::span<uint64_t> hashes = hashes_.Take(hasher_ ? count : 0);
-    for (uint64_t i = 0; i < count; ++i) {
-      keys[i] = blob();
-      if (with_values) values[i] = blob();
-      if (hasher_) hashes[i] = hasher_->Hash(keys[i]);
-    }
-    request.keys = keys;
-    request.values = values;
-    request.hashes = hashes;
-    return;
+  const std::span<std::string_view> keys = lists_.Take(count);
+  const std::span<std::string_view> values = lists_.Take(with_values ? count : 0);
+  const std::span<uint64_t> hashes = hashes_.Take(hasher_ ? count : 0);
+  for (uint64_t i = 0; i < count; ++i) {
+    keys[i] = blob();
+    if (with_values) values[i] = blob();
+    if (hasher_) hashes[i] = hasher_->Hash(keys[i]);
   }
-  for (const char field : layout) {
-    switch (field) {
-      case 'k':
-        request.key = blob();
-        if (hasher_) request.hash = hasher_->Hash(request.key);
-        break;
-      case 'v':
-        request.value = blob();
-        break;
-      case 'e':
-        request.expected = blob();
-        break;
-      case '4':
-        request.number = LoadInt<uint32_t>(bytes.data() + at);
-        break;
-      default:
-        request.number = LoadInt<int64_t>(bytes.data() + at);
-    }
-  }
+  request.keys = keys;
+  request.values = values;
+  request.hashes = hashes;
 }
 
 Result<size_t> ListReader::EndOfBlob(std::string_view bytes, size_t at, bool is_key) const {

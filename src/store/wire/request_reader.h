@@ -39,7 +39,7 @@ class RequestScanner {
   /// Forget the request that was being scanned.
   void Reset() { *this = RequestScanner(); }
 
-  /// The least size of the request, as far as its lengths are known.
+  /// The least size of the request, as far as its lengths are known; 0 before the first Scan().
   size_t known_bytes() const { return offset_; }
 
  private:
@@ -49,15 +49,18 @@ class RequestScanner {
   uint64_t repeats_left_ = 0;
 };
 
-/// Decodes a complete request (as the scanner found it). Owns the memory of Request::keys and
-/// Request::values of the requests decoded since Clear().
+/// Decodes complete requests. Owns the memory of Request::keys and Request::values of the requests
+/// decoded since Clear().
 class RequestDecoder {
  public:
   RequestDecoder() = default;
   /// With this constructor, requests also get their hashes.
   explicit RequestDecoder(const KeyHasher& hasher) : hasher_(hasher) {}
 
-  /// Decodes into `request`, which is new.
+  /// Decodes a request that names at most one key into `request`, which is new, and returns its
+  /// size. 0: it is incomplete, beyond the limits or has a longer list, and the scanner decides.
+  size_t DecodeWhole(std::string_view bytes, const RequestLimits& limits, Request& request);
+  /// Decodes any request, of exactly the bytes that the scanner found.
   void Decode(std::string_view bytes, Request& request);
   Request Decode(std::string_view bytes) {
     Request request;
@@ -81,6 +84,11 @@ class RequestDecoder {
       used_ += count;
       return std::span(short_).subspan(used_ - count, count);
     }
+    std::span<const T> Keep(const T& value) {
+      const std::span<T> one = Take(1);
+      one.front() = value;
+      return one;
+    }
     void Clear() {
       used_ = 0;
       long_.clear();
@@ -91,6 +99,9 @@ class RequestDecoder {
     size_t used_ = 0;
     std::vector<std::vector<T>> long_;
   };
+
+  /// Moves the key, value and hash of a request into lists.
+  void MakeList(Request& request, bool with_value);
 
   Pool<std::string_view> lists_;
   Pool<uint64_t> hashes_;

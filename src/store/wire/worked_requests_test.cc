@@ -24,20 +24,7 @@ std::string Hex(std::string_view dump) {
   return out;
 }
 
-void ExpectExample(std::string_view dump, const Request& request) {
-  const std::string bytes = Hex(dump);
-  std::string encoded;
-  AppendRequest(encoded, request);
-  EXPECT_EQ(encoded, bytes);
-
-  // Alone in memory: a sanitizer sees a look past the end.
-  const auto alone = std::make_unique<char[]>(bytes.size());
-  std::copy(bytes.begin(), bytes.end(), alone.get());
-  const Result<size_t> size = RequestScanner().Scan({alone.get(), bytes.size()}, {});
-  ASSERT_TRUE(size) << size.error().message;
-  ASSERT_EQ(*size, bytes.size());
-  RequestDecoder decoder;
-  const Request decoded = decoder.Decode(bytes);
+void ExpectSame(const Request& decoded, const Request& request) {
   EXPECT_EQ(decoded.op, request.op);
   EXPECT_EQ(decoded.key, request.key);
   EXPECT_EQ(decoded.expected, request.expected);
@@ -47,6 +34,34 @@ void ExpectExample(std::string_view dump, const Request& request) {
             Views(request.keys.begin(), request.keys.end()));
   EXPECT_EQ(Views(decoded.values.begin(), decoded.values.end()),
             Views(request.values.begin(), request.values.end()));
+}
+
+void ExpectExample(std::string_view dump, const Request& request) {
+  const std::string bytes = Hex(dump);
+  std::string encoded;
+  AppendRequest(encoded, request);
+  EXPECT_EQ(encoded, bytes);
+
+  // Alone in memory: a sanitizer sees a look past the end.
+  const auto alone = std::make_unique<char[]>(bytes.size());
+  std::copy(bytes.begin(), bytes.end(), alone.get());
+  const std::string_view whole(alone.get(), bytes.size());
+  const Result<size_t> size = RequestScanner().Scan(whole, {});
+  ASSERT_TRUE(size) << size.error().message;
+  ASSERT_EQ(*size, bytes.size());
+  RequestDecoder decoder;
+  ExpectSame(decoder.Decode(bytes), request);
+
+  Request at_once;
+  const bool has_long_list = request.keys.size() > 1;
+  EXPECT_EQ(decoder.DecodeWhole(whole, {}, at_once), has_long_list ? 0 : bytes.size());
+  if (!has_long_list) ExpectSame(at_once, request);
+  for (size_t i = 0; i < whole.size(); ++i) {
+    Request part;
+    EXPECT_EQ(decoder.DecodeWhole(whole.substr(0, i), {}, part), 0u) << i << " bytes";
+  }
+  Request beyond;
+  EXPECT_EQ(decoder.DecodeWhole(whole, {.request_bytes_max = bytes.size() - 1}, beyond), 0u);
 }
 
 TEST(WorkedRequestTest, Item001_ValidateAndPing) {
