@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pathlib
 import re
 from collections.abc import Callable
 from datetime import timedelta
@@ -337,6 +338,36 @@ def test_a_python_handler_is_made_by_the_registry() -> None:
         registry.register("", OwnHandler)
     with pytest.raises(TypeError, match="creator"):
         registry.register("x", 3)  # type: ignore[arg-type]
+
+
+PLUGINS = """[torchrun.handlers]
+plugged = plugged:creator
+broken = plugged:fail
+"""
+PLUGGED = """
+from test_rendezvous_parameters import OwnHandler
+def creator(): return OwnHandler
+def fail(): raise LookupError("no such network")
+"""
+
+
+def test_backends_of_other_packages_are_found_by_their_names(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    known = rendezvous.rendezvous_handler_registry
+    monkeypatch.setattr(known, "_creators", dict(known._creators))
+    (tmp_path / "plugged.py").write_text(PLUGGED, encoding="utf-8")
+    installed = tmp_path / "plugged-1.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Name: plugged\nVersion: 1\n", encoding="utf-8")
+    (installed / "entry_points.txt").write_text(PLUGINS, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    for _ in range(2):
+        assert isinstance(handler(backend="plugged"), OwnHandler)
+    assert not caplog.records
+    with pytest.raises(ValueError, match="'broken' is not registered"):
+        handler(backend="broken")
+    assert "'broken'" in caplog.text and "no such network" in caplog.text
 
 
 def test_built_in_backends_are_taken() -> None:
