@@ -233,6 +233,34 @@ def test_heartbeats_outlive_failures_of_the_backend() -> None:
     servers.until(lambda: backend.gets > seen + 3, "heartbeats go on")
 
 
+# --- What it reports ------------------------------------------------------------------------------
+
+
+def test_rounds_and_ends_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    handler = handler_on(DictBackend(), muster.HashStore())
+    failing = handler_on(Failing(rendezvous.RendezvousConnectionError("far")), muster.HashStore())
+    failing.shutdown()
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert caplog.messages == [f"node '{failing.node}' failed to shut down the rendezvous 'run'"]
+    caplog.clear()
+    caplog.set_level("INFO", "muster.rendezvous")
+    handler.next_rendezvous()
+    handler.set_closed()
+    handler.shutdown()
+    assert caplog.messages == [
+        f"node '{handler.node}' {step} the rendezvous 'run'"
+        for step in (
+            "attempts to join the next round of",
+            "is rank 0 of 1: it has joined round 0 of",
+            "has closed",
+            "has ended",
+        )
+    ]
+    assert {(record.name, record.levelname) for record in caplog.records} == {
+        ("muster.rendezvous", "INFO")
+    }
+
+
 # --- c10d's ---------------------------------------------------------------------------------------
 
 
