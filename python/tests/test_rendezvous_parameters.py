@@ -248,6 +248,26 @@ def test_settings_are_those_of_the_parameters() -> None:
     assert settings.keep_alive_max_attempt == 4
 
 
+def test_options_of_a_dynamic_rendezvous_are_whole_seconds() -> None:
+    given = make(
+        is_host=True,
+        join_timeout="10",
+        last_call_timeout=20,
+        close_timeout=" 30 ",
+        heartbeat_timeout=40,
+        keep_alive_interval="7",
+        keep_alive_max_attempt="9",
+    )
+    own = rendezvous.create_handler(muster.HashStore(), Backend(), given)  # type: ignore[arg-type]
+    for made in (rendezvous.get_rendezvous_handler(given), own):
+        assert isinstance(made, DynamicRendezvousHandler)
+        settings, times = made.settings, made.settings.timeout
+        limits = (times.join, times.last_call, times.close, times.heartbeat)
+        assert [limit.total_seconds() for limit in limits] == [10, 20, 30, 40]
+        assert settings.keep_alive_interval == timedelta(seconds=7)
+        assert settings.keep_alive_max_attempt == 9
+
+
 def test_times_may_be_timedeltas() -> None:
     second = timedelta(seconds=1)
     made = handler(is_host=True, join_timeout=7 * second, keep_alive_interval=2 * second)
@@ -275,6 +295,12 @@ def test_a_static_rendezvous_has_what_it_was_made_with() -> None:
     assert (made.world_size, made.run_id) == (1, "run")
     assert made.timeout == timedelta(seconds=7)
     assert made.get_backend() == "static" and made.use_agent_store
+
+
+def test_a_static_rendezvous_may_take_ten_minutes() -> None:
+    made = handler(backend="static", endpoint="127.0.0.1:0", rank=0)
+    assert isinstance(made, rendezvous.StaticTCPRendezvous)
+    assert made.timeout == made.next_rendezvous().store.timeout == timedelta(seconds=600)
 
 
 def test_store_info_is_published_by_rank_0() -> None:

@@ -403,6 +403,21 @@ def test_free_port_is_free() -> None:
         probe.bind(("127.0.0.1", utils.get_free_port()))
 
 
+def test_a_port_that_cannot_be_had_is_a_runtime_error() -> None:
+    program = """
+import resource
+from muster import utils
+resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
+for get in (utils.get_free_port, utils.get_socket_with_port):
+    try:
+        get()
+    except RuntimeError as error:
+        print(error)
+"""
+    lines = python(program).stdout.splitlines()
+    assert len(lines) == 2 and all("no free port" in line for line in lines)
+
+
 # --- The module -----------------------------------------------------------------------------------
 
 
