@@ -209,11 +209,13 @@ def test_the_first_node_serves_if_there_is_no_server() -> None:
     meeting.end()
 
 
-def test_c10d_serves_its_store_itself() -> None:
+def test_c10d_serves_its_store_itself(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "muster.rendezvous")
     meeting = Meeting("c10d", f"localhost:{servers.free_port()}")
     a = meeting.node(2, 2, is_host=True)
     b = meeting.node(2, 2, is_host=False)
     assert (a.is_host, b.is_host) == (True, False)
+    assert caplog.messages == [f"node '{a.node}' hosts the rendezvous '{meeting.run_id}'"]
     meeting.round([a, b])
     meeting.end()
 

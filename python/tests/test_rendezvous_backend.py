@@ -233,6 +233,55 @@ def test_heartbeats_outlive_failures_of_the_backend() -> None:
     servers.until(lambda: backend.gets > seen + 3, "heartbeats go on")
 
 
+# --- What it reports ------------------------------------------------------------------------------
+
+
+def test_a_spare_that_gets_a_place_is_an_event() -> None:
+    backend, store = DictBackend(), muster.HashStore()
+    member, spare = (handler_on(backend, store) for _ in range(2))
+    member.next_rendezvous()
+    names: list[str] = []
+    rendezvous.set_event_sink(lambda event: names.append(event.name.rpartition(".")[2]))
+    try:
+        with ThreadPoolExecutor(1) as threads:
+            joining = threads.submit(spare.next_rendezvous)
+            try:
+                servers.until(lambda: "_add_to_redundancy_list" in names, "it is a spare")
+                assert "_remove_from_redundancy_list" not in names
+            finally:
+                member.leave()  # A spare waits without limit.
+            assert joining.result(PATIENCE_S).round == 1
+    finally:
+        rendezvous.set_event_sink(None)
+    leaving = names.index("_remove_from_redundancy_list")
+    assert names.index("_add_to_redundancy_list") < leaving < names.index("_add_to_participants")
+
+
+def test_rounds_and_ends_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    handler = handler_on(DictBackend(), muster.HashStore())
+    failing = handler_on(Failing(rendezvous.RendezvousConnectionError("far")), muster.HashStore())
+    failing.shutdown()
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert caplog.messages == [f"node '{failing.node}' failed to shut down the rendezvous 'run'"]
+    caplog.clear()
+    caplog.set_level("INFO", "muster.rendezvous")
+    handler.next_rendezvous()
+    handler.set_closed()
+    handler.shutdown()
+    assert caplog.messages == [
+        f"node '{handler.node}' {step} the rendezvous 'run'"
+        for step in (
+            "attempts to join the next round of",
+            "is rank 0 of 1: it has joined round 0 of",
+            "has closed",
+            "has ended",
+        )
+    ]
+    assert {(record.name, record.levelname) for record in caplog.records} == {
+        ("muster.rendezvous", "INFO")
+    }
+
+
 # --- c10d's ---------------------------------------------------------------------------------------
 
 
@@ -276,7 +325,8 @@ def test_create_backend_and_create_handler_work_as_in_torchelastic() -> None:
     handlers[0].shutdown()
 
 
-def test_create_handler_refuses_keep_alives_without_figures() -> None:
-    params = rendezvous.RendezvousParameters("own", "", "run", 1, 1, keep_alive_interval=None)
-    with pytest.raises(TypeError, match="keep_alive_interval"):
+@pytest.mark.parametrize("option", ["keep_alive_interval", "keep_alive_max_attempt"])
+def test_create_handler_refuses_keep_alives_without_figures(option: str) -> None:
+    params = rendezvous.RendezvousParameters("own", "", "run", 1, 1, **{option: None})
+    with pytest.raises(TypeError, match=option):
         rendezvous.create_handler(muster.HashStore(), DictBackend(), params)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pathlib
 import re
 from collections.abc import Callable
 from datetime import timedelta
@@ -247,6 +248,26 @@ def test_settings_are_those_of_the_parameters() -> None:
     assert settings.keep_alive_max_attempt == 4
 
 
+def test_options_of_a_dynamic_rendezvous_are_whole_seconds() -> None:
+    given = make(
+        is_host=True,
+        join_timeout="10",
+        last_call_timeout=20,
+        close_timeout=" 30 ",
+        heartbeat_timeout=40,
+        keep_alive_interval="7",
+        keep_alive_max_attempt="9",
+    )
+    own = rendezvous.create_handler(muster.HashStore(), Backend(), given)  # type: ignore[arg-type]
+    for made in (rendezvous.get_rendezvous_handler(given), own):
+        assert isinstance(made, DynamicRendezvousHandler)
+        settings, times = made.settings, made.settings.timeout
+        limits = (times.join, times.last_call, times.close, times.heartbeat)
+        assert [limit.total_seconds() for limit in limits] == [10, 20, 30, 40]
+        assert settings.keep_alive_interval == timedelta(seconds=7)
+        assert settings.keep_alive_max_attempt == 9
+
+
 def test_times_may_be_timedeltas() -> None:
     second = timedelta(seconds=1)
     made = handler(is_host=True, join_timeout=7 * second, keep_alive_interval=2 * second)
@@ -274,6 +295,12 @@ def test_a_static_rendezvous_has_what_it_was_made_with() -> None:
     assert (made.world_size, made.run_id) == (1, "run")
     assert made.timeout == timedelta(seconds=7)
     assert made.get_backend() == "static" and made.use_agent_store
+
+
+def test_a_static_rendezvous_may_take_ten_minutes() -> None:
+    made = handler(backend="static", endpoint="127.0.0.1:0", rank=0)
+    assert isinstance(made, rendezvous.StaticTCPRendezvous)
+    assert made.timeout == made.next_rendezvous().store.timeout == timedelta(seconds=600)
 
 
 def test_store_info_is_published_by_rank_0() -> None:
@@ -337,6 +364,36 @@ def test_a_python_handler_is_made_by_the_registry() -> None:
         registry.register("", OwnHandler)
     with pytest.raises(TypeError, match="creator"):
         registry.register("x", 3)  # type: ignore[arg-type]
+
+
+PLUGINS = """[torchrun.handlers]
+plugged = plugged:creator
+broken = plugged:fail
+"""
+PLUGGED = """
+from test_rendezvous_parameters import OwnHandler
+def creator(): return OwnHandler
+def fail(): raise LookupError("no such network")
+"""
+
+
+def test_backends_of_other_packages_are_found_by_their_names(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    known = rendezvous.rendezvous_handler_registry
+    monkeypatch.setattr(known, "_creators", dict(known._creators))
+    (tmp_path / "plugged.py").write_text(PLUGGED, encoding="utf-8")
+    installed = tmp_path / "plugged-1.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Name: plugged\nVersion: 1\n", encoding="utf-8")
+    (installed / "entry_points.txt").write_text(PLUGINS, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    for _ in range(2):
+        assert isinstance(handler(backend="plugged"), OwnHandler)
+    assert not caplog.records
+    with pytest.raises(ValueError, match="'broken' is not registered"):
+        handler(backend="broken")
+    assert "'broken'" in caplog.text and "no such network" in caplog.text
 
 
 def test_built_in_backends_are_taken() -> None:

@@ -381,9 +381,41 @@ def test_created_store_finds_its_port() -> None:
     assert store.get("k") == b"v"
 
 
+def test_creating_a_store_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "muster.utils")
+    store = utils.create_c10d_store(True, "localhost", timeout=PATIENCE_S)
+    assert [record.levelname for record in caplog.records] == ["INFO", "INFO"]
+    assert "localhost:-1: world_size 1, is_server True" in caplog.messages[0]
+    assert f"localhost:{store.port} is open" in caplog.messages[1]
+    utils.create_c10d_store(True, "localhost", timeout=PATIENCE_S, use_libuv=True)
+    warned = [record.message for record in caplog.records if record.levelname == "WARNING"]
+    assert len(warned) == 1 and "use_libuv" in warned[0]
+
+
+def test_members_that_do_not_come_are_a_timeout_error() -> None:
+    with pytest.raises(TimeoutError, match="1/2") as raised:
+        utils.create_c10d_store(True, "localhost", 0, world_size=2, timeout=1)
+    assert isinstance(raised.value, muster.StoreTimeoutError)
+
+
 def test_free_port_is_free() -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", utils.get_free_port()))
+
+
+def test_a_port_that_cannot_be_had_is_a_runtime_error() -> None:
+    program = """
+import resource
+from muster import utils
+resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
+for get in (utils.get_free_port, utils.get_socket_with_port):
+    try:
+        get()
+    except RuntimeError as error:
+        print(error)
+"""
+    lines = python(program).stdout.splitlines()
+    assert len(lines) == 2 and all("no free port" in line for line in lines)
 
 
 # --- The module -----------------------------------------------------------------------------------

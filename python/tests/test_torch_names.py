@@ -37,7 +37,16 @@ CLASSES = {
     "static_tcp_rendezvous": ("StaticTCPRendezvous",),
 }
 FUNCTIONS = {
-    "api": ("RendezvousParameters", "RendezvousInfo", "RendezvousStoreInfo.build"),
+    "api": (
+        "RendezvousParameters",
+        "RendezvousParameters.get",
+        "RendezvousParameters.get_as_bool",
+        "RendezvousParameters.get_as_int",
+        "RendezvousInfo",
+        "RendezvousStoreInfo.build",
+        "RendezvousHandlerRegistry.register",
+        "RendezvousHandlerRegistry.create_handler",
+    ),
     "dynamic_rendezvous": (
         "RendezvousTimeout",
         "RendezvousSettings",

@@ -9,16 +9,19 @@ number of seconds.
 from __future__ import annotations
 
 import contextlib
+import logging
 import socket
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Union
+from typing import Optional, Union
 
+from muster import _native
 from muster._checks import duration, wrong_type
 from muster._native import (
     Store,
+    StoreTimeoutError,
+    TCPStore,
     barrier,
-    create_c10d_store,
     get_all,
     get_free_port,
     listen_on_free_port,
@@ -34,6 +37,56 @@ __all__ = [
     "store_timeout",
     "synchronize",
 ]
+
+_logger = logging.getLogger(__name__)
+
+
+class _MembersMissing(StoreTimeoutError, TimeoutError):
+    """A TimeoutError, because torch's function raises one."""
+
+
+def create_c10d_store(
+    is_server: bool,
+    server_addr: str,
+    server_port: int = -1,
+    world_size: int = 1,
+    timeout: Union[timedelta, float] = 600,
+    wait_for_workers: bool = True,
+    retries: int = 3,
+    use_libuv: Optional[bool] = None,
+) -> TCPStore:
+    """A TCPStore, with a server if requested.
+
+    Args:
+        server_port: -1: a free one, for a world of one; ``retries`` attempts to get it.
+        timeout: After it, missing members are a StoreTimeoutError that is also a TimeoutError.
+        use_libuv: Without effect: there is one kind of server.
+    """
+    if use_libuv is not None:
+        _logger.warning("The argument use_libuv of create_c10d_store() has no effect; leave it out")
+    _logger.info(
+        "Opening a store at %s:%s: world_size %s, is_server %s, timeout %s",
+        server_addr,
+        server_port,
+        world_size,
+        is_server,
+        timeout,
+    )
+    try:
+        store = _native.create_c10d_store(
+            is_server,
+            server_addr,
+            server_port,
+            world_size,
+            timeout,
+            wait_for_workers,
+            retries,
+            use_libuv,
+        )
+    except StoreTimeoutError as error:
+        raise _MembersMissing(*error.args) from error
+    _logger.info("The store at %s:%d is open", server_addr, store.port)
+    return store
 
 
 def get_socket_with_port() -> socket.socket:

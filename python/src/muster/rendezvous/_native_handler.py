@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import timedelta
 from typing import Optional, Union
 
 from muster import _native
 from muster._native import MembershipEvent, WaitReport
 from muster.rendezvous.api import RendezvousHandler, RendezvousInfo, RendezvousStoreInfo
+
+_logger = logging.getLogger("muster.rendezvous")
 
 
 class NativeRendezvousHandler(RendezvousHandler):
@@ -23,6 +26,14 @@ class NativeRendezvousHandler(RendezvousHandler):
         if not isinstance(native, _native.NativeRendezvousHandler):
             raise TypeError(f"{type(self).__name__} is made by get_rendezvous_handler()")
         self._native = native
+        if _logger.isEnabledFor(logging.INFO) and self.is_host:
+            self._log(logging.INFO, "hosts")
+
+    def _log(self, level: int, what: str) -> None:
+        if _logger.isEnabledFor(level):
+            _logger.log(
+                level, "node '%s' %s the rendezvous '%s'", self.node, what, self.get_run_id()
+            )
 
     def get_backend(self) -> str:
         return self._native.get_backend()
@@ -32,7 +43,9 @@ class NativeRendezvousHandler(RendezvousHandler):
         return self._native.use_agent_store()
 
     def next_rendezvous(self) -> RendezvousInfo:
+        self._log(logging.INFO, "attempts to join the next round of")
         store, rank, world_size, round, addr, port = self._native.next_rendezvous()
+        self._log(logging.INFO, f"is rank {rank} of {world_size}: it has joined round {round} of")
         return RendezvousInfo(store, rank, world_size, RendezvousStoreInfo(addr, port), round)
 
     def is_closed(self) -> bool:
@@ -41,6 +54,7 @@ class NativeRendezvousHandler(RendezvousHandler):
     def set_closed(self, reason: str = "") -> None:
         """Closes the rendezvous permanently, for all nodes; they receive the reason."""
         self._native.set_closed(reason)
+        self._log(logging.INFO, "has closed")
 
     def num_nodes_waiting(self) -> int:
         return self._native.num_nodes_waiting()
@@ -49,7 +63,12 @@ class NativeRendezvousHandler(RendezvousHandler):
         return self._native.get_run_id()
 
     def shutdown(self) -> bool:
-        return self._native.shutdown()
+        done = self._native.shutdown()
+        if done:
+            self._log(logging.INFO, "has ended")
+        else:
+            self._log(logging.WARNING, "failed to shut down")
+        return done
 
     @property
     def node(self) -> str:

@@ -336,6 +336,9 @@ class RendezvousHandlerRegistry:
                 f"is already registered with '{known}'."
             )
 
+    def __contains__(self, backend: str) -> bool:
+        return backend in self._creators
+
     def create_handler(self, params: RendezvousParameters) -> RendezvousHandler:
         """The handler that the creator of ``params.backend`` makes.
 
