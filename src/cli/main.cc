@@ -24,7 +24,7 @@ constexpr const char* kAbout =
   muster store --server HOST:29500 keys   read and change any TCPStore server, muster's or PyTorch's
   muster rendezvous --endpoint HOST:29400 --id RUN --nodes 2:4
                                           form a round with other nodes, also PyTorch's
-  muster status --server HOST:29400       the rounds, their nodes, and which nodes they wait for
+  muster status                           your jobs here; with --server HOST:29400, those there
   muster etcd --dev --members 3           a throwaway etcd, until it is stopped
 
 Exit status: 0 done, 1 failed, 2 usage error, 3 timed out, 4 no server,

@@ -427,7 +427,8 @@ int Launch(JobOptions job) {
                  .max_restarts = options.max_restarts,
                  .grace = options.shutdown_timeout,
                  .barrier_max = options.exit_barrier_timeout},
-       .rendezvous = {.role = {options.role, static_cast<int64_t>(job.workers)},
+       .rendezvous = {.role = {options.role, static_cast<int64_t>(job.workers),
+                               std::filesystem::path(options.command.script).filename()},
                       .are_identical =
                           VariableOrEmpty(job.inherited, "TORCH_ELASTIC_WORKER_IDENTICAL") == "1",
                       .contact_max = options.contact_timeout,

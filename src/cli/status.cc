@@ -1,4 +1,5 @@
-// `muster status`: the state of the runs of a server, and which nodes each of them waits for.
+// `muster status`: the state of the runs of a server, or of all servers of this user on this
+// machine, and which nodes each of them waits for.
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,7 +17,9 @@
 #include "cli/process.h"
 #include "launch/options/rendezvous_keys.h"
 #include "launch/rendezvous_thread.h"
+#include "muster/error.h"
 #include "muster/tcp_store.h"
+#include "os/posix/local_servers.h"
 #include "os/posix/posix_clock.h"
 #include "os/posix/posix_dialer.h"
 #include "rendezvous/session/status_client.h"
@@ -35,7 +38,7 @@ using Json = nlohmann::ordered_json;
 using Role = MemberReport::Role;
 
 struct StatusFlags {
-  std::string server;
+  std::string server;  ///< Empty: all servers of this user on this machine.
   std::string run_id;
   double timeout_seconds = 5;
   bool watch = false;
@@ -100,13 +103,13 @@ struct Running {
 /// One query for each run: for few runs.
 constexpr size_t kRunsAskedMax = 64;
 
-std::optional<Running> RunningOf(const RunReport& run, const StatusFlags& flags,
-                                 std::unique_ptr<TcpStore>& store) {
+std::optional<Running> RunningOf(const RunReport& run, const std::string& at,
+                                 const StatusFlags& flags, std::unique_ptr<TcpStore>& store) {
   if (run.phase != RunReport::Phase::kComplete || flags.InEtcd()) return std::nullopt;
   try {
     const std::chrono::milliseconds time(static_cast<int64_t>(flags.timeout_seconds * 1e3));
     if (!store) {
-      const Endpoint server = *ParseHostPort(flags.server);
+      const Endpoint server = *ParseHostPort(at);
       store = std::make_unique<TcpStore>(server.host,
                                          TcpStoreOptions{.port = server.port, .timeout = time});
     }
@@ -175,8 +178,13 @@ void Print(const RunReport& run, const std::optional<Running>& running, bool in_
   }
 }
 
+struct ServerReport {
+  std::string server;
+  std::vector<RunReport> runs;
+};
+
 /// Fetches the runs with each call.
-using Fetcher = std::function<std::vector<RunReport>()>;
+using Fetcher = std::function<std::vector<ServerReport>()>;
 
 #ifdef MUSTER_HAS_ETCD
 Fetcher FetcherInEtcd(const StatusFlags& flags, const Clock& clock) {
@@ -193,7 +201,7 @@ Fetcher FetcherInEtcd(const StatusFlags& flags, const Clock& clock) {
     const Instant deadline = clock.Now() + ToDuration(flags.timeout_seconds);
     EtcdStatus found = OrExit(StatusInEtcd(*calls, prefix, flags.run_id, deadline), "status");
     for (const std::string& why : found.ignored) PrintNotice(Concat("ignored: ", why));
-    return std::move(found.runs);
+    return std::vector<ServerReport>{{flags.server, std::move(found.runs)}};
   };
 }
 #else
@@ -201,6 +209,20 @@ Fetcher FetcherInEtcd(const StatusFlags&, const Clock&) {
   throw std::invalid_argument("--server: this build has no etcd support");
 }
 #endif
+
+Result<std::vector<RunReport>> RunsAt(StatusClient& client, const std::string& run_id,
+                                      Instant deadline) {
+  std::vector<RunReport> heads{{.id = run_id}};
+  if (run_id.empty()) {
+    MUSTER_TRY(heads, client.Request("", deadline));
+  }
+  std::vector<RunReport> runs;
+  for (const RunReport& head : heads) {
+    MUSTER_TRY(std::vector<RunReport> found, client.Request(head.id, deadline));
+    std::ranges::move(found, std::back_inserter(runs));
+  }
+  return runs;
+}
 
 Fetcher FetcherAtServer(const StatusFlags& flags, Clock& clock) {
   const Result<Endpoint> server = ParseHostPort(flags.server);
@@ -211,45 +233,90 @@ Fetcher FetcherAtServer(const StatusFlags& flags, Clock& clock) {
       Concat("status of ", flags.server)));
   return [client, &flags, &clock] {
     const Instant deadline = clock.Now() + ToDuration(flags.timeout_seconds);
-    std::vector<RunReport> heads{{.id = flags.run_id}};
-    if (flags.run_id.empty()) heads = OrExit(client->Request("", deadline), "status");
-    std::vector<RunReport> runs;
-    for (const RunReport& head : heads)
-      std::ranges::move(OrExit(client->Request(head.id, deadline), "status"),
-                        std::back_inserter(runs));
-    return runs;
+    return std::vector<ServerReport>{
+        {flags.server, OrExit(RunsAt(*client, flags.run_id, deadline), "status")}};
   };
 }
 
-void Show(const std::vector<RunReport>& runs, const StatusFlags& flags) {
-  std::unique_ptr<TcpStore> store;
-  const auto running_of = [&](const RunReport& run) {
-    return runs.size() > kRunsAskedMax ? std::nullopt : RunningOf(run, flags, store);
-  };
-  if (flags.json) {
-    Json json = {{"server", flags.server}, {"runs", Json::array()}};
-    for (const RunReport& run : runs)
-      json["runs"].push_back(ToJson(run, running_of(run), flags.InEtcd()));
-    PrintJson(json);
-  } else {
-    if (flags.watch && isatty(STDOUT_FILENO) == 1) std::printf("\x1b[H\x1b[2J");
-    if (runs.empty()) std::printf("no runs at %s\n", flags.server.c_str());
+/// For the first answer of each. A server on this machine is faster, unless it is stopped.
+constexpr Duration kLocalContactMax = 2s;
+
+/// Without the stores of workers, which are servers without runs.
+std::vector<ServerReport> LocalReports(const StatusFlags& flags, Clock& clock) {
+  PosixDialer dialer(clock);
+  std::vector<ServerReport> reports;
+  for (const LocalServer& server : LocalServers()) {
+    const Duration limit = ToDuration(flags.timeout_seconds);
+    auto runs = [&]() -> Result<std::vector<RunReport>> {
+      const Instant deadline = clock.Now() + std::min(limit, kLocalContactMax);
+      MUSTER_TRY(StatusClient client, StatusClient::Connect(dialer, server.at, deadline));
+      return RunsAt(client, flags.run_id, clock.Now() + limit);
+    }();
+    const std::string at = server.at.ToString();
+    if (!runs) {
+      // Any other failure: it has just ended.
+      if (runs.error().code == Code::kTimeout) PrintNotice(Concat("no answer from ", at));
+    } else if (!runs->empty() || (server.action == "serve" && flags.run_id.empty())) {
+      reports.push_back({at, *std::move(runs)});
+    }
+  }
+  return reports;
+}
+
+constexpr const char* kNoLocalServer =
+    "no muster server of this user has runs on this machine; --server HOST:PORT names another one";
+
+void Show(const std::vector<ServerReport>& reports, const StatusFlags& flags) {
+  Json servers = Json::array();
+  if (flags.watch && !flags.json && isatty(STDOUT_FILENO) == 1) std::printf("\x1b[H\x1b[2J");
+  for (const ServerReport& report : reports) {
+    const std::vector<RunReport>& runs = report.runs;
+    std::unique_ptr<TcpStore> store;
+    const auto running_of = [&](const RunReport& run) {
+      return runs.size() > kRunsAskedMax ? std::nullopt
+                                         : RunningOf(run, report.server, flags, store);
+    };
+    if (flags.json) {
+      Json json = {{"server", report.server}, {"runs", Json::array()}};
+      for (const RunReport& run : runs)
+        json["runs"].push_back(ToJson(run, running_of(run), flags.InEtcd()));
+      servers.push_back(std::move(json));
+      continue;
+    }
+    if (runs.empty()) std::printf("no runs at %s\n", report.server.c_str());
+    if (!runs.empty() && flags.server.empty()) std::printf("server %s\n", report.server.c_str());
     for (const RunReport& run : runs) Print(run, running_of(run), flags.InEtcd());
   }
+  if (flags.json) {
+    PrintJson(flags.server.empty() ? Json{{"servers", servers}} : servers.front());
+  } else if (reports.empty()) {
+    std::printf("%s\n", kNoLocalServer);
+  }
   std::fflush(stdout);
+}
+
+void RequireSome(const std::vector<ServerReport>& reports, const StatusFlags& flags) {
+  const bool has_runs =
+      std::ranges::any_of(reports, [](const ServerReport& report) { return !report.runs.empty(); });
+  if (!flags.run_id.empty() && !has_runs) {
+    throw std::runtime_error(
+        Concat("no run '", Printable(flags.run_id), "' at ",
+               flags.server.empty() ? "any server of this user on this machine" : flags.server,
+               ": no node has come yet, or it is forgotten"));
+  }
+  if (reports.empty()) throw NetworkError(kNoLocalServer);
 }
 
 int ShowStatus(StatusFlags& flags) {
   const StopSignals signals;
   PosixClock clock;
-  const auto fetch = flags.InEtcd() ? FetcherInEtcd(flags, clock) : FetcherAtServer(flags, clock);
+  const Fetcher fetch = flags.server.empty() ? [&] { return LocalReports(flags, clock); }
+                        : flags.InEtcd()     ? FetcherInEtcd(flags, clock)
+                                             : FetcherAtServer(flags, clock);
   do {
-    const std::vector<RunReport> runs = fetch();
-    if (runs.empty() && !flags.run_id.empty() && !flags.watch) {
-      throw std::runtime_error(Concat("no run '", Printable(flags.run_id), "' at ", flags.server,
-                                      ": no node has come yet, or it is forgotten"));
-    }
-    Show(runs, flags);
+    const std::vector<ServerReport> reports = fetch();
+    if (!flags.watch) RequireSome(reports, flags);
+    Show(reports, flags);
   } while (flags.watch && !signals.AwaitFor(std::chrono::seconds(1)));
   return kOk;
 }
@@ -261,14 +328,16 @@ void AddStatus(CLI::App& app, Run* run) {
       R"(Print the runs of a server: round, phase, the nodes with their rank and last message,
 waiting nodes and spares; and in one sentence, which nodes each run waits for and why.
 
-  muster status --server HOST:29400                      all runs
+  muster status                                          your jobs and servers on this machine
+  muster status --server HOST:29400                      all runs of a server
   muster status --server HOST:29400 --run RUN --watch    one run, every second
   muster status --server etcd://H1:2379,H2:2379          runs of the backend etcd)";
   auto [status, flags] = AddCommand(app, run, "status", kAbout, ShowStatus);
   status
       .add_option("--server", flags.server,
-                  "HOST:PORT of `muster serve` or of the hosting node, or etcd://HOST:PORT,...")
-      ->required();
+                  "HOST:PORT of `muster serve` or of the hosting node, or etcd://HOST:PORT,...;\n"
+                  "without it: all that processes of this user serve on this machine")
+      ->check([](const std::string& text) { return text.empty() ? "is empty" : ""; });
   status.add_option("--run", flags.run_id, "Only this run");
   AddSeconds(status, "--timeout", flags.timeout_seconds, 0.001, kSecondsMax,
              "Seconds to wait for an answer");

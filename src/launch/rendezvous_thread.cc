@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "launch/logs/failure_json.h"
 #include "muster/rendezvous_error.h"
+#include "rendezvous/wait_report.h"
 
 namespace muster {
 
@@ -270,14 +271,19 @@ std::optional<AssignedRanks> RendezvousThread::Exchange() {
     if (!AwaitKeys({kReady})) return std::nullopt;
     return AssignedRanks{first, world, first, world};
   }
-  store.Set(RoleInfoKey(rank), ToJson(options_.role, rank));
+  NodeRole own = options_.role;
+  // Only jobs of the default id meet by mistake; those of a static rendezvous want the same port.
+  if (!has_events_ || NoteOnSharedId(handler_.GetRunId()).empty()) own.entry_point.clear();
+  store.Set(RoleInfoKey(rank), ToJson(own, rank));
   if (rank == 0) {
     std::vector<std::string> keys;
     for (int64_t node = 0; node < info_.world_size; ++node) keys.push_back(RoleInfoKey(node));
     if (!AwaitKeys(keys)) return std::nullopt;
     std::vector<NodeRole> nodes;
-    for (const std::string& role : store.MultiGet(keys))
+    for (const std::string& role : store.MultiGet(keys)) {
       nodes.push_back(ValueOrError(ParseNodeRole(role)));
+      Compare(own, nodes.back(), std::ssize(nodes) - 1);
+    }
     keys.clear();
     std::vector<std::string> answers;
     for (const AssignedRanks& ranks : AssignRanks(nodes)) {
@@ -288,7 +294,20 @@ std::optional<AssignedRanks> RendezvousThread::Exchange() {
   }
   const std::string mine = AssignedRanksKey(rank);
   if (!AwaitKeys({mine})) return std::nullopt;
-  return ValueOrError(ParseAssignedRanks(store.Get(mine)));
+  // The first node has published its role before: both take one round trip.
+  const std::vector<std::string> found = store.MultiGet({mine, RoleInfoKey(0)});
+  Compare(own, ValueOrError(ParseNodeRole(found[1])), 0);
+  return ValueOrError(ParseAssignedRanks(found[0]));
+}
+
+// Nodes of one job may have different scripts if they have different roles.
+void RendezvousThread::Compare(const NodeRole& own, const NodeRole& other, int64_t rank) {
+  const bool is_known = !own.entry_point.empty() && !other.entry_point.empty();
+  const bool differs = is_known && other.role == own.role && other.entry_point != own.entry_point;
+  if (!differs || std::exchange(is_mixed_, true)) return;
+  Report(AgentEvent::Kind::kNotice,
+         Concat("this node runs '", Printable(own.entry_point), "', node ", rank, " of the round '",
+                Printable(other.entry_point), "'", NoteOnSharedId(handler_.GetRunId())));
 }
 
 bool RendezvousThread::AwaitKeys(const std::vector<std::string>& keys) {

@@ -112,6 +112,7 @@ class RendezvousThread {
   void PublishRound(int64_t workers, int64_t restarts);
   RendezvousInfo NextRound();
   std::optional<AssignedRanks> Exchange();
+  void Compare(const NodeRole& own, const NodeRole& other, int64_t rank);
   /// False: the round ended before that.
   bool AwaitKeys(const std::vector<std::string>& keys);
   void DoReportFailure(const std::string& failure);
@@ -144,6 +145,7 @@ class RendezvousThread {
   bool is_watching_ = false;
   bool is_at_work_ = false;    ///< From a round's beginning until the workers here have succeeded.
   bool can_be_woken_ = false;  ///< While it waits for events.
+  bool is_mixed_ = false;      ///< Another job is in the round, as far as entry points show.
   bool has_confirmed_end_ = false;  ///< Of the job, to the node that serves the rendezvous.
   std::string reported_;            ///< The failure that this node reported last in this round.
   // Also used by the timer of a join.

@@ -109,9 +109,10 @@ WaitReport ReportOn(const RunReport& run, const std::optional<Node>& self) {
 }
 
 std::string_view NoteOnSharedId(std::string_view run_id) {
-  return run_id == "none" ? "; 'none' is the id of every job that names none: give each its own "
-                            "(--rdzv-id)"
-                          : "";
+  return run_id == "none"
+             ? "; jobs without --rdzv-id share the id 'none', so this rendezvous may be "
+               "another job's: give each job an id of its own"
+             : "";
 }
 
 std::string WaitReport::ToString() const {

@@ -28,7 +28,7 @@ def start(job, launcher: str, *words):
 
 def start_both(job, host: str, first: str, *words) -> list:
     """With c10d: `host` serves the rendezvous. The order of addresses makes `first` node 0, which serves the workers'
-    store."""
+    store. With the default id muster's nodes add the names of their scripts to what they publish."""
     return [
         start(
             job,
@@ -37,7 +37,6 @@ def start_both(job, host: str, first: str, *words) -> list:
             "--rdzv-backend=c10d",
             f"--rdzv-endpoint={job.endpoint}",
             f"--rdzv-conf=is_host={int(launcher == host)}",
-            "--rdzv-id=mixed",
             f"--local-addr=127.0.0.{1 if launcher == first else 2}",
             *words,
         )

@@ -95,7 +95,7 @@ class Refusals(unittest.TestCase):
 
     def test_with_json_a_failure_is_an_object_for_every_command(self):
         for arguments in (("serve", "--threads", "-1"), ("bench", "store", "--ops", "fly"), ("rendezvous",),
-                          ("status", "--server", "nowhere"), ("status", "--timeout", "0"),
+                          ("status", "--server", "nowhere"), ("status", "--server", ""), ("status", "--timeout", "0"),
                           ("rendezvous", "--id", "x", "--nodes", "0"), ("bench", "wake", "--wakes", "0")):
             with self.subTest(arguments=arguments):
                 done = self.refused(*arguments, "--json", mentions=[])

@@ -5,7 +5,6 @@ import json
 import os
 import pathlib
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -13,7 +12,7 @@ import sys
 import unittest
 
 from launching import MUSTER, PATIENCE, Launching
-from needs import skip_or_fail
+from needs import require_own_networks
 from ports import free_port
 
 PROMISED = """
@@ -37,11 +36,6 @@ def static(port):
 
 
 C10D = ("--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0")
-
-
-def has_own_networks():
-    return shutil.which("unshare") and subprocess.run(["unshare", "-rn", "true"], check=False,
-                                                      capture_output=True).returncode == 0
 
 
 class Variables(Launching, unittest.TestCase):
@@ -128,8 +122,7 @@ class Variables(Launching, unittest.TestCase):
         self.assertEqual(os.listdir(self.seen), [], "a worker was started")
 
     def test_launch060_static_without_an_address_is_port_29500_on_the_loopback(self):
-        skip_or_fail("" if has_own_networks() else "private networks are not allowed here",
-                     "MUSTER_REQUIRE_NETWORKS")
+        require_own_networks()
         seen = self.environments("--rdzv-backend=static", program=(
             "unshare", "-rn", sys.executable, "-c", LOOPBACK_UP, MUSTER, "run"))
         self.assertEqual(self.pick(seen, "MASTER_ADDR", "MASTER_PORT"), ["127.0.0.1", "29500"])

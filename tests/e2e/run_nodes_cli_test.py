@@ -327,6 +327,24 @@ class Scenarios:
         first.await_output(r"muster: round 0: 2 nodes, 2 workers, formed in \d+ ms, 0 restarts left\n")
         self.assertEqual(second.printed(), "", "--quiet")
 
+    def test_nodes_of_two_jobs_in_one_round_name_both_scripts(self):
+        self.serve()
+        nodes = [self.agent("--rdzv-id", "none", nodes="2", host=False, worker=worker)
+                 for worker in (("/bin/sh", "-c", "exec sleep 600"), ("/bin/sleep", "600"))]
+        for node, names in zip(nodes, ("'sh', node [01] of the round 'sleep'", "'sleep', node [01] of the round 'sh'")):
+            node.await_output(f"muster: this node runs {names}; jobs without --rdzv-id share the id 'none'")
+            node.send(signal.SIGTERM)
+        self.assert_ends(1, *nodes)
+        self.assertEqual([node.printed().count("this node runs") for node in nodes], [1, 1])
+
+    def test_scripts_of_several_roles_or_of_a_job_with_an_id_may_differ(self):
+        self.serve()
+        for run_id, roles in (("job", ("default", "default")), ("none", ("trainer", "reader"))):
+            nodes = [self.agent("--rdzv-id", run_id, "--role", role, nodes="2", host=False, worker=worker)
+                     for role, worker in zip(roles, (("/bin/sh", "-c", "exit 0"), ("/bin/true",)))]
+            self.assert_ends(0, *nodes)
+            self.assertNotIn("this node runs", "".join(node.printed() for node in nodes))
+
 
 class WithTheCoordinator(Scenarios, Job):
     def test_when_the_host_of_the_rendezvous_dies_the_report_names_it_and_no_restart_is_counted(self):
@@ -363,19 +381,32 @@ class WithTheCoordinator(Scenarios, Job):
         self.assertEqual([worker.restarts for worker in after], [0, 0])
         self.finish(*nodes)
 
-    def test_a_job_that_names_no_id_is_told_that_another_one_has_the_same(self):
+    def test_a_node_without_an_id_reports_that_it_may_have_met_another_job(self):
         self.serve()
         first = [self.agent("--rdzv-id", "none", nodes="2", host=False) for _ in range(2)]
         for node in first:
             node.worker()
         second = self.agent("--rdzv-id", "none", nodes="2", host=False)
-        second.await_output("a spare: .*; 'none' is the id of every job that names none: give each its own")
+        second.await_output("a spare: .*; jobs without --rdzv-id share the id 'none', so this rendezvous may be another "
+                            "job's: give each job an id of its own")
         other = self.agent("--rdzv-id", "none", nodes="3", host=False)
-        other.await_output("configured differently.*; 'none' is the id of every job")
+        other.await_output("configured differently.*; jobs without --rdzv-id share")
         self.assert_ends(1, other)
         self.finish(*first)
         self.assert_ends(0, second)
-        self.assertNotIn("every job", "".join(node.printed() for node in first))
+        self.assertNotIn("--rdzv-id", "".join(node.printed() for node in first))
+
+    def test_a_closed_run_of_the_default_id_may_be_another_jobs(self):
+        self.serve()
+        # Worker 1 ignores SIGTERM, so that its node stays in the closed run.
+        command = ('trap "" TERM; : > "$0.$RANK"; while [ "$RANK" = 1 ] || [ ! -e "$0.1" ]; do sleep 0.1; done; exit 3')
+        first = [self.agent("--rdzv-id", "none", nodes="2", host=False,
+                            worker=("/bin/sh", "-c", command, os.path.join(self.folder, "ready"))) for _ in range(2)]
+        until(lambda: any(node.ended for node in first), "one of them has closed the run")
+        second = self.agent("--rdzv-id", "none", nodes="2", host=False)
+        second.await_output("is closed by .*; jobs without --rdzv-id share the id 'none'")
+        self.assert_ends(1, second)
+        self.assertNotIn("--rdzv-id", "".join(node.printed() for node in first))
 
     def test_status_shows_since_when_a_job_runs_with_how_many_workers_and_restarts(self):
         self.serve()
@@ -506,6 +537,15 @@ class WithTheCoordinator(Scenarios, Job):
 
 
 class WithASharedState(Scenarios, SharedStateJob):
+    def test_a_closed_rendezvous_of_the_default_id_may_be_another_jobs(self):
+        self.serve()
+        first = self.agent("--rdzv-id", "none", host=False, worker=("/bin/false",))
+        self.assert_ends(1, first)
+        second = self.agent("--rdzv-id", "none", host=False)
+        self.assert_ends(1, second)
+        self.assertRegex(second.printed(), "closed by .*; jobs without --rdzv-id share the id 'none'")
+        self.assertNotIn("--rdzv-id", first.printed())
+
     def test_launch127_after_a_signal_others_continue_and_the_node_may_come_back(self):
         self.serve()
         leaving, staying = self.two(nodes="1:2")

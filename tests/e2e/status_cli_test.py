@@ -10,7 +10,9 @@ import subprocess
 import threading
 import time
 import unittest
+import uuid
 
+from needs import require_own_networks
 from processes import MUSTER, Processes
 
 PATIENCE = 60
@@ -287,6 +289,76 @@ class Watched(Status):
         _, errors = watch.communicate(timeout=PATIENCE)
         self.assertEqual(watch.returncode, 4, errors)
         self.assertEqual(errors.count("\n"), 1, errors)
+
+
+class OnThisMachine(Status):
+    """Without --server. Other programs on the machine may have servers, too."""
+
+    def job(self):
+        """Starts a standalone job. Returns its id, and the port of its workers' store."""
+        job = self.start("run", "--standalone", "--no-python", "sh", "-c",
+                         'echo "$TORCHELASTIC_RUN_ID $MASTER_PORT"; exec sleep 600', stderr=subprocess.DEVNULL)
+        return job.stdout.readline().split()
+
+    def here(self, *arguments, within=(), status=0):
+        done = subprocess.run([*within, MUSTER, "status", *arguments], capture_output=True, text=True, timeout=PATIENCE,
+                              check=False)
+        self.assertEqual(done.returncode, status, done)
+        return done
+
+    def test_all_jobs_and_servers_of_this_user_are_found(self):
+        jobs = [self.job() for _ in range(2)]
+        report = json.loads(self.here("--json").stdout)
+        self.assertEqual(list(report), ["servers"])
+        servers = {found["server"]: [run["run"] for run in found["runs"]] for found in report["servers"]}
+        self.assertEqual(servers[self.address], [])
+        text = self.here().stdout
+        self.assertIn(f"no runs at {self.address}\n", text)
+        for run_id, store_port in jobs:
+            address, = [server for server, runs in servers.items() if run_id in runs]
+            self.assertEqual(servers[address], [run_id])
+            self.assertRegex(text, rf"(?m)^server {re.escape(address)}\nrun '{run_id}', round 0, running since .*, 1 worker, "
+                                   rf"0 restarts: in round 0 with 1 node\n  rank 0 +{NODE} +{LAST_SEEN}$")
+            self.assertNotIn(f"127.0.0.1:{store_port}", servers, "the workers' store")
+
+    def test_one_run_is_found_wherever_it_is(self):
+        run_id, _ = self.job()
+        found, = json.loads(self.here("--run", run_id, "--json").stdout)["servers"]
+        self.assertEqual([run["run"] for run in found["runs"]], [run_id])
+        missing = self.here("--run", "nowhere-" + run_id, status=1)
+        self.assertRegex(missing.stderr, "^muster: no run 'nowhere-.*' at any server of this user on this machine: ")
+
+    def test_a_watch_shows_servers_that_come_and_go(self):
+        run = str(uuid.uuid4())
+        watch = self.start("status", "--run", run, "--watch", "--json")
+        self.assertEqual(json.loads(watch.stdout.readline()), {"servers": []})
+        node = self.node(run=run)
+
+        def await_servers(expected):
+            found = None
+            while found != expected:
+                found = [at["server"] for at in json.loads(watch.stdout.readline())["servers"]]
+        await_servers([self.address])
+        node.kill()
+        self.server.kill()
+        await_servers([])
+
+    def test_a_server_that_does_not_answer_hides_no_other(self):
+        _, other = self.start_server()
+        self.server.send_signal(signal.SIGSTOP)
+        done = self.here("--timeout", "0.5")
+        self.assertIn(f"muster: no answer from {self.address}\n", done.stderr)
+        self.assertNotIn(self.address, done.stdout)
+        self.assertIn(f"no runs at {other}\n", done.stdout)
+
+    def test_none_is_an_error_that_names_the_option(self):
+        require_own_networks()  # servers in other networks do not count
+        none = self.here("--json", within=("unshare", "-rn"), status=4)
+        error = "no muster server of this user has runs on this machine; --server HOST:PORT names another one"
+        self.assertEqual(none.stderr, f"muster: {error}\n")
+        self.assertEqual(json.loads(none.stdout), {"error": error, "status": 4})
+        watch = self.start("-rn", MUSTER, "status", "--watch", program="unshare")
+        self.assertEqual(watch.stdout.readline(), error + "\n")
 
 
 if __name__ == "__main__":

@@ -51,13 +51,18 @@ std::string AssignedRanksKey(int64_t group_rank) {
 std::string ToJson(const NodeRole& node, int64_t group_rank) {
   std::string json = "{\"role\": ";
   wire::AppendJsonString(json, node.role);
-  return json + Concat(", \"rank\": ", group_rank, ", \"local_world_size\": ", node.workers, "}");
+  json += Concat(", \"rank\": ", group_rank, ", \"local_world_size\": ", node.workers);
+  if (node.entry_point.empty()) return json + "}";
+  json += ", \"entry_point\": ";
+  wire::AppendJsonString(json, node.entry_point);
+  return json + "}";
 }
 
 Result<NodeRole> ParseNodeRole(std::string_view json) {
   wire::FlatJsonReader reader("a role", json);
   NodeRole node{.role = reader.Text("role"),
-                .workers = reader.NumberWithin("local_world_size", 1, kWorkersMax)};
+                .workers = reader.NumberWithin("local_world_size", 1, kWorkersMax),
+                .entry_point = reader.Text("entry_point")};
   if (!reader.Outcome()) return Foreign("role with its number of workers", json);
   return node;
 }

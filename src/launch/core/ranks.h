@@ -16,6 +16,7 @@ namespace muster {
 struct NodeRole {
   std::string role;
   int64_t workers = 0;
+  std::string entry_point{};  ///< The name of the script, without its path; may be empty.
 };
 
 /// The data that a node receives: the first ranks of its workers.
@@ -35,7 +36,8 @@ std::vector<AssignedRanks> AssignRanks(std::span<const NodeRole> nodes);
 std::string RoleInfoKey(int64_t group_rank);
 std::string AssignedRanksKey(int64_t group_rank);
 
-/// {"role": "default", "rank": 0, "local_world_size": 2}
+/// {"role": "default", "rank": 0, "local_world_size": 2}; and "entry_point", unless it is empty:
+/// PyTorch's agents ignore it.
 std::string ToJson(const NodeRole& node, int64_t group_rank);
 /// kProtocol.
 Result<NodeRole> ParseNodeRole(std::string_view json);

@@ -28,15 +28,18 @@ TEST(RankWordsTest, Launch073TheWordsAreThoseOfPyTorchsAgents) {
   EXPECT_EQ(AssignedRanksKey(0), "torchelastic/assigned_ranks/0");
   EXPECT_EQ(ToJson(NodeRole{"trainer", 2}, 1),
             R"({"role": "trainer", "rank": 1, "local_world_size": 2})");
+  EXPECT_EQ(ToJson(NodeRole{"trainer", 2, "train.py"}, 1),
+            R"({"role": "trainer", "rank": 1, "local_world_size": 2, "entry_point": "train.py"})");
   EXPECT_EQ(ToJson(AssignedRanks{2, 6, 0, 1}), "[2, 6, 0, 1]");
 }
 
 TEST(RankWordsTest, WhatIsWrittenIsRead) {
-  const NodeRole role{"p\"s\\ \xc3\xa4", 3};
+  const NodeRole role{"p\"s\\ \xc3\xa4", 3, "\"\xc3\xa4.py"};
   const auto read = ParseNodeRole(ToJson(role, 4));
   ASSERT_TRUE(read.has_value()) << read.error().message;
   EXPECT_EQ(read->role, role.role);
   EXPECT_EQ(read->workers, 3);
+  EXPECT_EQ(read->entry_point, role.entry_point);
   const AssignedRanks ranks{3, 6, 2, 5};
   EXPECT_EQ(*ParseAssignedRanks(ToJson(ranks)), ranks);
 }

@@ -166,7 +166,8 @@ class DynamicHandler final : public DynamicRendezvousHandler {
       throw RendezvousTimeoutError(
           Concat(who, "time is up (", result->reason, "); ", AwaitedSoFar()));
     if (result->action == Action::kErrorClosed)
-      throw RendezvousClosedError(Concat(who, "closed ", ClosedBy()));
+      throw RendezvousClosedError(
+          Concat(who, "closed ", ClosedBy(), First() ? "" : NoteOnSharedId(settings_.run_id)));
     if (result->action == Action::kErrorGraceful) {
       throw RendezvousGracefulExitError(
           Concat(who, "closed ", ClosedBy(), " while this node was a spare; it is not needed"));
