@@ -54,8 +54,7 @@ class SignalWatch {
   /// std::runtime_error: no thread is available.
   SignalWatch(const std::vector<int>& signals, std::function<void(int signal)> on_signal);
   ~SignalWatch();
-  SignalWatch(const SignalWatch&) = delete;
-  SignalWatch& operator=(const SignalWatch&) = delete;
+  SignalWatch(SignalWatch&&) = delete;
 
  private:
   const std::vector<int> signals_;
@@ -75,8 +74,7 @@ class PortFile {
   /// link lies there.
   PortFile(std::string path, uint16_t port);
   ~PortFile();
-  PortFile(const PortFile&) = delete;
-  PortFile& operator=(const PortFile&) = delete;
+  PortFile(PortFile&&) = delete;
 
  private:
   const std::string path_;

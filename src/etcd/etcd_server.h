@@ -36,8 +36,7 @@ class EtcdServer {
   /// Starts nothing. std::invalid_argument: no possible number of members.
   explicit EtcdServer(EtcdServerOptions options = {});
   ~EtcdServer() { Stop(); }
-  EtcdServer(const EtcdServer&) = delete;
-  EtcdServer& operator=(const EtcdServer&) = delete;
+  EtcdServer(EtcdServer&&) = delete;
 
   /// Returns when every member is healthy, which includes that they have a leader. Each attempt may
   /// take `timeout`; after the first, there are up to `retries` more, with other ports.

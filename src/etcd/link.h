@@ -30,8 +30,7 @@ class EtcdLink final : public RendezvousLink, private EtcdWatcher, private EtcdL
  public:
   EtcdLink(Loop& loop, EtcdLinkOptions options, RendezvousLinkListener& owner);
   ~EtcdLink() override;
-  EtcdLink(const EtcdLink&) = delete;
-  EtcdLink& operator=(const EtcdLink&) = delete;
+  EtcdLink(EtcdLink&&) = delete;
 
   void Start() override;
   void Join(Duration timeout) override;

@@ -51,8 +51,7 @@ class Completions {
   /// Posted completions do nothing afterwards. Waits until all operations have ended; the caller
   /// has cancelled them, so this does not wait for answers.
   ~Completions();
-  Completions(const Completions&) = delete;
-  Completions& operator=(const Completions&) = delete;
+  Completions(Completions&&) = delete;
 
   grpc::CompletionQueue* queue() { return &queue_; }
 
@@ -112,8 +111,7 @@ class Client {
   Client(EtcdOptions access, Credentials credentials, Loop& loop);
   /// Cancels all calls and watches without reports.
   ~Client();
-  Client(const Client&) = delete;
-  Client& operator=(const Client&) = delete;
+  Client(Client&&) = delete;
 
   const EtcdOptions& access() const { return access_; }
   size_t members() const { return access_.endpoints.size(); }

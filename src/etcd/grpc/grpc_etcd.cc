@@ -107,8 +107,7 @@ class GrpcWatch final : public ClientWatch {
     Open();
   }
   ~GrpcWatch() override { Stop(); }
-  GrpcWatch(const GrpcWatch&) = delete;
-  GrpcWatch& operator=(const GrpcWatch&) = delete;
+  GrpcWatch(GrpcWatch&&) = delete;
 
   void Stop() override {
     if (client_ == nullptr) return;

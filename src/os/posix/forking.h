@@ -13,8 +13,7 @@ class AllSignalsBlocked {
  public:
   AllSignalsBlocked();
   ~AllSignalsBlocked();
-  AllSignalsBlocked(const AllSignalsBlocked&) = delete;
-  AllSignalsBlocked& operator=(const AllSignalsBlocked&) = delete;
+  AllSignalsBlocked(AllSignalsBlocked&&) = delete;
 
  private:
   sigset_t before_;
