@@ -9,12 +9,10 @@
 #include <utility>
 
 #include "base/interruption.h"
-#include "base/text.h"
 #include "muster/error.h"
 #include "os/ports/system.h"
 #include "os/posix/posix_clock.h"
 #include "os/posix/posix_dialer.h"
-#include "os/posix/process.h"
 #include "store/throw.h"
 
 namespace muster {

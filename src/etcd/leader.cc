@@ -1,11 +1,9 @@
 #include "etcd/leader.h"
 
 #include <algorithm>
-#include <functional>
 #include <utility>
 
 #include "base/planted.h"
-#include "base/prng.h"
 #include "base/probe.h"
 #include "base/text.h"
 

@@ -1,8 +1,6 @@
 #include "etcd/link.h"
 
-#include <algorithm>
 #include <chrono>
-#include <functional>
 #include <utility>
 
 #include "base/assert.h"

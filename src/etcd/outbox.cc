@@ -1,6 +1,5 @@
 #include "etcd/outbox.h"
 
-#include <functional>
 #include <utility>
 
 #include "base/planted.h"

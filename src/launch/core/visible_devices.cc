@@ -4,7 +4,6 @@
 #include <charconv>
 #include <cstdint>
 #include <set>
-#include <string_view>
 #include <system_error>
 
 #include "base/parse.h"

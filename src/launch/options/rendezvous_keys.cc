@@ -1,7 +1,5 @@
 #include "launch/options/rendezvous_keys.h"
 
-#include <algorithm>
-#include <utility>
 #include <vector>
 
 #include "base/parse.h"

@@ -1,6 +1,5 @@
 #include "launch/workers/devices.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <fstream>

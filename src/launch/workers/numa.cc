@@ -2,9 +2,6 @@
 
 #include <sched.h>
 
-#include <algorithm>
-#include <cstdint>
-
 #include "base/parse.h"
 #include "base/text.h"
 #include "base/trim.h"
