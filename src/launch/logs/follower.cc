@@ -15,7 +15,6 @@
 #include <climits>
 #include <cstring>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 #include "base/text.h"
@@ -23,6 +22,7 @@
 #include "os/posix/file_io.h"
 #include "os/posix/forking.h"
 #include "os/posix/posix_clock.h"
+#include "os/posix/process.h"
 #include "os/posix/system_error.h"
 
 namespace muster {
@@ -114,11 +114,8 @@ Result<std::unique_ptr<Follower>> Follower::Open(FollowerOptions options) {
       new Follower(std::move(options), std::move(wake), std::move(inotify)));
   // The signals of the process are for other threads, and SIGPIPE must not end it.
   const AllSignalsBlocked blocked;
-  try {
-    follower->thread_ = std::thread([raw = follower.get()] { raw->Run(); });
-  } catch (const std::system_error& error) {
-    return SystemError("cannot start a thread for the workers' logs", error.code().value());
-  }
+  MUSTER_TRY(follower->thread_, StartThread("cannot start a thread for the workers' logs",
+                                            [raw = follower.get()] { raw->Run(); }));
   return follower;
 }
 

@@ -1,12 +1,10 @@
 #include "launch/workers/numa.h"
 
-#include <sched.h>
-
 #include "base/parse.h"
 #include "base/text.h"
 #include "base/trim.h"
+#include "os/posix/cores.h"
 #include "os/posix/file_io.h"
-#include "os/posix/system_error.h"
 
 namespace muster {
 
@@ -83,19 +81,6 @@ Result<std::vector<int>> NumaNodesOf(const Gpus& gpus, const std::string& sys) {
     nodes.push_back(*node < 0 ? 0 : *node);  // -1: the firmware does not report it.
   }
   return nodes;
-}
-
-Result<Cpus> OwnCpus() {
-  // The kernel needs room for all CPUs that it was built for.
-  constexpr size_t kCount = size_t{kCpuNumberMax} + 1;
-  std::vector<unsigned long> words(kCount / (8 * sizeof(unsigned long)));
-  auto* const set = reinterpret_cast<cpu_set_t*>(words.data());
-  if (sched_getaffinity(0, kCount / 8, set) != 0)
-    return SystemError("the CPUs of this process cannot be read");
-  Cpus cpus;
-  for (size_t cpu = 0; cpu < kCount; ++cpu)
-    if (CPU_ISSET_S(cpu, kCount / 8, set)) cpus.push_back(static_cast<int>(cpu));
-  return cpus;
 }
 
 Result<std::vector<Cpus>> CpusOfWorkers(NumaMode mode, size_t workers,

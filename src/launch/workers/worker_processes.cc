@@ -13,7 +13,6 @@
 #include <chrono>
 #include <optional>
 #include <string_view>
-#include <system_error>
 #include <unordered_set>
 #include <utility>
 
@@ -34,9 +33,7 @@ namespace {
 constexpr Duration kKillMax = 200ms;
 constexpr pid_t kNoPid = 0;
 
-Error CannotRun(std::string_view what, int number = errno) {
-  return SystemError(Concat("cannot run workers: ", what), number);
-}
+Error CannotRun(std::string_view what) { return SystemError(Concat("cannot run workers: ", what)); }
 
 std::string MakeToken() {
   const std::optional<ProcessFacts> self = FactsOf(getpid());
@@ -125,12 +122,8 @@ Status WorkerProcesses::Prepare() {
   is_prepared_ = true;
 
   MUSTER_TRY(guardian_, Guardian::Start(token_ + ".", cgroup_.get()));
-  try {
-    const AllSignalsBlocked blocked;  // signals are for threads that wait for them
-    thread_ = std::thread([this] { Watch(); });
-  } catch (const std::system_error& error) {
-    return CannotRun("no thread", error.code().value());
-  }
+  const AllSignalsBlocked blocked;  // signals are for threads that wait for them
+  MUSTER_TRY(thread_, StartThread("cannot run workers: no thread", [this] { Watch(); }));
   return Ok();
 }
 

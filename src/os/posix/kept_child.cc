@@ -6,7 +6,6 @@
 
 #include <cerrno>
 #include <fstream>
-#include <system_error>
 #include <utility>
 
 #include "base/prng.h"
@@ -21,12 +20,8 @@ Result<std::unique_ptr<KeptChild>> KeptChild::Start(const std::vector<std::strin
                                                     const std::string& output_path) {
   std::unique_ptr<KeptChild> child(new KeptChild);
   std::future<Status> is_started = child->started_.get_future();
-  try {
-    child->thread_ = std::thread([&] { child->Run(command, output_path); });
-  } catch (const std::system_error& error) {
-    return MakeError(Code::kUnavailable, "no thread for the program '", command.at(0),
-                     "': ", error.what());
-  }
+  MUSTER_TRY(child->thread_, StartThread(Concat("no thread for the program '", command.at(0), "'"),
+                                         [&] { child->Run(command, output_path); }));
   MUSTER_CHECK_OK(is_started.get());
   return child;
 }

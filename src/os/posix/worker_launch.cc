@@ -17,6 +17,7 @@
 
 #include "base/parse.h"
 #include "base/text.h"
+#include "os/posix/cores.h"
 #include "os/posix/forking.h"
 #include "os/posix/process_tree.h"
 #include "os/posix/system_error.h"
@@ -27,7 +28,6 @@ namespace {
 
 constexpr int kReportFd = 3;  // in the new process, until the exec
 static_assert(kInheritedFd == kReportFd + 1);
-constexpr int kCpusMax = 65'536;  // more than any kernel counts
 constexpr std::string_view kDefaultPath = "/bin:/usr/bin";
 
 enum FailedStep : int32_t { kCgroup, kStreams, kAffinity, kExec };
