@@ -124,8 +124,8 @@ Result<AgentEventSink> OpenAgentEventSink(const AgentEventSinkOptions& options) 
   if (name == "null" || name == "dynamic_rendezvous" || name == "console") return AgentEventSink();
   if (name.starts_with(kFilePrefix) && name.size() > kFilePrefix.size())
     return OpenFile(std::string(name.substr(kFilePrefix.size())), std::move(console));
-  return Error{Code::kInvalid, Concat("there is no event log handler '", Printable(name),
-                                      "'; known are null, console and file:PATH")};
+  return MakeError(Code::kInvalid, "there is no event log handler '", Printable(name),
+                   "'; known are null, console and file:PATH");
 }
 
 }  // namespace muster

@@ -50,7 +50,7 @@ Result<std::string> ReadWhole(const std::string& path, std::string_view what) {
   std::ifstream file(path, std::ios::binary);
   std::string text{std::istreambuf_iterator<char>(file), {}};
   if (!file || text.empty())
-    return Error{Code::kInvalid, Concat("cannot read the ", what, " of etcd's access: ", path)};
+    return MakeError(Code::kInvalid, "cannot read the ", what, " of etcd's access: ", path);
   return text;
 }
 

@@ -91,7 +91,7 @@ void ReplaceLoneSurrogates(std::string& text) {
 
 template <typename... Pieces>
 Error Wrong(const Pieces&... why) {
-  return Error{Code::kProtocol, Concat(why...)};
+  return MakeError(Code::kProtocol, why...);
 }
 
 /// The value at a path such as "/message/extraInfo"; null if there is none, or a null.
@@ -242,7 +242,7 @@ Result<ReadFile> ReadErrorFile(const std::string& path) {
   struct stat facts = {};
   if (!file.is_open() || fstat(file.get(), &facts) != 0) return FileError(path, "cannot be read");
   if (!S_ISREG(facts.st_mode)) {
-    return Error{Code::kInvalid, Concat(Printable(path, 1024), " is not a regular file")};
+    return MakeError(Code::kInvalid, Printable(path, 1024), " is not a regular file");
   }
   std::optional<std::string> bytes = ReadUpTo(file.get(), kErrorFileBytesMax + 1);
   if (!bytes) return FileError(path, "cannot be read");

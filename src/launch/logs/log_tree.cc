@@ -50,8 +50,8 @@ Result<std::string> MakeRoot(const LogTreeOptions& options, Prng& prng) {
   if (failure) {
     // Clearer than the library's message for an existing file.
     if (struct stat found{}; stat(root.c_str(), &found) == 0 && !S_ISDIR(found.st_mode)) {
-      return Error{Code::kInvalid, Concat("--log-dir '", Printable(options.root, 512),
-                                          "' is a file, and logs need a directory", kAdvice)};
+      return MakeError(Code::kInvalid, "--log-dir '", Printable(options.root, 512),
+                       "' is a file, and logs need a directory", kAdvice);
     }
     return Refused("create the log directory", root.string(), failure.value());
   }
@@ -94,9 +94,9 @@ Result<LogTree> LogTree::Create(const LogTreeOptions& options) {
     return LogTree("", {});
   }
   if (options.run_id.find('/') != std::string::npos) {
-    return Error{Code::kInvalid, Concat("the run id '", Printable(options.run_id),
-                                        "' cannot name the directory of its logs: use an "
-                                        "--rdzv-id without '/', or --log-dir /dev/null")};
+    return MakeError(Code::kInvalid, "the run id '", Printable(options.run_id),
+                     "' cannot name the directory of its logs: use an --rdzv-id without '/', or "
+                     "--log-dir /dev/null");
   }
   Prng prng(options.seed);
   MUSTER_TRY(const std::string root, MakeRoot(options, prng));
@@ -128,10 +128,10 @@ Status RoomOf(const std::string& directory, const struct statvfs& left) {
   const bool no_blocks = left.f_blocks > 0 && left.f_bavail == 0;
   const bool no_files = left.f_files > 0 && left.f_favail == 0;
   if (!no_blocks && !no_files) return Ok();
-  return Error{Code::kUnavailable,
-               Concat("no ", std::string_view(no_blocks ? "space" : "room for files"),
-                      " left on the disk of the log directory '", Printable(directory, 512),
-                      "': what workers write is lost; make room there", kAdvice)};
+  return MakeError(Code::kUnavailable, "no ",
+                   std::string_view(no_blocks ? "space" : "room for files"),
+                   " left on the disk of the log directory '", Printable(directory, 512),
+                   "': what workers write is lost; make room there", kAdvice);
 }
 
 }  // namespace muster

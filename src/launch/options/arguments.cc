@@ -37,9 +37,9 @@ Status CheckChoice(const ArgumentSpec& spec, std::string_view text) {
   if (spec.choices.empty()) return Ok();
   const std::vector<std::string_view> choices = Split(spec.choices, ',');
   if (std::ranges::find(choices, text) != choices.end()) return Ok();
-  return Error{Code::kInvalid, Concat(NameOf(spec), " takes one of ",
-                                      ListOf({choices.begin(), choices.end()}, choices.size()),
-                                      ", not '", Printable(text), "'")};
+  return MakeError(Code::kInvalid, NameOf(spec), " takes one of ",
+                   ListOf({choices.begin(), choices.end()}, choices.size()), ", not '",
+                   Printable(text), "'");
 }
 
 /// What one word before the script is: an option, or else plain.
@@ -72,8 +72,8 @@ class Reader {
       const std::string& text = words_[at_];
       const Word word = Classify(text);
       if (word.candidates.size() > 1) {
-        return Error{Code::kInvalid, Concat("'", Printable(text), "' may be any of ",
-                                            ListOf(word.candidates, 8), ": write more of it")};
+        return MakeError(Code::kInvalid, "'", Printable(text), "' may be any of ",
+                         ListOf(word.candidates, 8), ": write more of it");
       }
       if (word.IsPlain()) {
         TakeScript();
@@ -89,9 +89,8 @@ class Reader {
     std::vector<std::string> names;
     for (const Spelling& spelling : spellings_) names.push_back(spelling.text);
     const std::string meant = DidYouMean(unknown_->substr(0, unknown_->find('=')), names);
-    return Error{Code::kInvalid,
-                 Concat("there is no option '", Printable(*unknown_), "'",
-                        meant.empty() ? "; options of the script come after the script" : meant)};
+    return MakeError(Code::kInvalid, "there is no option '", Printable(*unknown_), "'",
+                     meant.empty() ? "; options of the script come after the script" : meant);
   }
 
  private:
@@ -148,8 +147,8 @@ class Reader {
       const bool more = option.by_letter && attached && !attached->empty() && !equals;
       const ArgumentSpec* next = more ? Exactly(Concat('-', attached->front())) : nullptr;
       if (attached && !next) {
-        return Error{Code::kInvalid, Concat(NameOf(*spec), " takes no value, but '",
-                                            Printable(*attached), "' came with it")};
+        return MakeError(Code::kInvalid, NameOf(*spec), " takes no value, but '",
+                         Printable(*attached), "' came with it");
       }
       line_.help = spec->kind == Kind::kHelp;
       if (line_.help) return Ok();
@@ -164,12 +163,12 @@ class Reader {
   }
 
   Status TakeNextAsValue(const ArgumentSpec& spec) {
-    if (at_ == words_.size()) return Error{Code::kInvalid, Concat(NameOf(spec), " needs a value")};
+    if (at_ == words_.size()) return MakeError(Code::kInvalid, NameOf(spec), " needs a value");
     const std::string& next = words_[at_];
     if (next != "--" && Classify(next).IsPlain()) return TakeValue(spec, words_[at_++]);
-    return Error{Code::kInvalid, Concat(NameOf(spec), " needs a value, and '", Printable(next),
-                                        "' looks like an option: write --", spec.name,
-                                        "=VALUE for one that begins with '-'")};
+    return MakeError(Code::kInvalid, NameOf(spec), " needs a value, and '", Printable(next),
+                     "' looks like an option: write --", spec.name,
+                     "=VALUE for one that begins with '-'");
   }
 
   Status TakeValue(const ArgumentSpec& spec, std::string_view text) {
@@ -235,8 +234,8 @@ Status CheckKind(const ArgumentSpec& spec, std::string_view source, std::string_
                      : spec.kind == Kind::kFraction ? ParseFraction(text).has_value()
                                                     : true;
   if (right) return Ok();
-  return Error{Code::kInvalid, Concat(source, " takes a ", whole ? "whole number" : "number",
-                                      ", not '", Printable(text), "'")};
+  return MakeError(Code::kInvalid, source, " takes a ", whole ? "whole number" : "number",
+                   ", not '", Printable(text), "'");
 }
 
 std::optional<double> ParseFraction(std::string_view text) {

@@ -28,13 +28,12 @@ Result<NodeCount> ParseNodeCount(std::string_view text) {
   const auto min = ParseWholeNumber(parts.front());
   const auto max = ParseWholeNumber(parts.back());
   if (parts.size() > 2 || !min || !max) {
-    return Error{Code::kInvalid, Concat("'", Printable(text),
-                                        "' is not a number of nodes: write N, or MIN:MAX for an "
-                                        "elastic job")};
+    return MakeError(Code::kInvalid, "'", Printable(text),
+                     "' is not a number of nodes: write N, or MIN:MAX for an elastic job");
   }
   if (*min < 1 || *min > *max) {
-    return Error{Code::kInvalid, Concat("'", Printable(text), "': ", *min, " to ", *max,
-                                        " nodes; 1 <= MIN <= MAX is required")};
+    return MakeError(Code::kInvalid, "'", Printable(text), "': ", *min, " to ", *max,
+                     " nodes; 1 <= MIN <= MAX is required");
   }
   return NodeCount{*min, *max};
 }
@@ -65,9 +64,8 @@ Result<std::vector<int64_t>> ParseWorkerList(std::string_view text) {
   for (const std::string_view item : Split(text, ',')) {
     const auto worker = ParseWholeNumber(item);
     if (!worker) {
-      return Error{Code::kInvalid,
-                   Concat("'", Printable(text),
-                          "' is not a list of local ranks: write 0,2 for two of them")};
+      return MakeError(Code::kInvalid, "'", Printable(text),
+                       "' is not a list of local ranks: write 0,2 for two of them");
     }
     workers.push_back(*worker);
   }
@@ -99,7 +97,7 @@ Result<SignalList> ParseSignals(std::string_view text) {
     if (!number) {
       list.unknown.emplace_back(name);
     } else if (*number == SIGKILL || *number == SIGSTOP) {
-      return Error{Code::kInvalid, Concat(name, " cannot be handled by any program; leave it out")};
+      return MakeError(Code::kInvalid, name, " cannot be handled by any program; leave it out");
     } else if (std::ranges::find(list.numbers, *number) == list.numbers.end()) {
       list.numbers.push_back(*number);
     }

@@ -16,16 +16,15 @@ Result<int> ReadNumber(const fs::path& path) {
   const std::optional<std::string> text = ReadUpTo(path);
   const std::optional<int> number = ParseAll<int>(Trim(text.value_or("")));
   if (number) return *number;
-  return Error{Code::kUnavailable, Concat("a number was expected in ", path.string(), ", and ",
-                                          text ? Concat("'", Printable(*text), "' is there")
-                                               : "there is no such file")};
+  return MakeError(Code::kUnavailable, "a number was expected in ", path.string(), ", and ",
+                   text ? Concat("'", Printable(*text), "' is there") : "there is no such file");
 }
 
 Result<Cpus> ReadCpuList(const fs::path& path) {
   const std::optional<std::string> text = ReadUpTo(path);
-  if (!text) return Error{Code::kUnavailable, Concat("cannot read ", path.string())};
+  if (!text) return MakeError(Code::kUnavailable, "cannot read ", path.string());
   const Result<Cpus> cpus = ParseCpuList(*text);
-  if (!cpus) return Error{Code::kUnavailable, Concat(path.string(), ": ", cpus.error().message)};
+  if (!cpus) return MakeError(Code::kUnavailable, path.string(), ": ", cpus.error().message);
   return cpus;
 }
 
@@ -71,13 +70,13 @@ Result<std::vector<int>> NumaNodesOf(const Gpus& gpus, const std::string& sys) {
   std::vector<int> nodes;
   for (size_t i = 0; i < gpus.size(); ++i) {
     if (gpus[i].pci.empty()) {
-      return Error{Code::kUnavailable, Concat("GPU ", i,
-                                              " does not say where on the bus it is, and without "
-                                              "that its worker cannot be bound: do not bind them")};
+      return MakeError(Code::kUnavailable, "GPU ", i,
+                       " does not say where on the bus it is, and without that its worker cannot "
+                       "be bound: do not bind them");
     }
     const Result<int> node =
         ReadNumber(fs::path(sys) / "bus/pci/devices" / gpus[i].pci / "numa_node");
-    if (!node) return Error{node.error().code, Concat("GPU ", i, ": ", node.error().message)};
+    if (!node) return MakeError(node.error().code, "GPU ", i, ": ", node.error().message);
     nodes.push_back(*node < 0 ? 0 : *node);  // -1: the firmware does not report it.
   }
   return nodes;

@@ -182,8 +182,7 @@ Result<int64_t> WorkerProcesses::Start(size_t worker, const WorkerCommand& comma
     const std::lock_guard lock(mutex_);
     for (const Worker& other : workers_) {
       if (other.number == worker && !other.was_killed) {
-        return Error{Code::kInvalid,
-                     Concat("worker ", worker, " still runs as process ", other.pid)};
+        return MakeError(Code::kInvalid, "worker ", worker, " still runs as process ", other.pid);
       }
     }
     mark = Concat(token_, ".", ++starts_);

@@ -74,9 +74,9 @@ class PosixStream final : public BlockingStream {
       const ssize_t got = recv(fd_.get(), into.data(), into.size(), 0);
       if (got > 0) return static_cast<size_t>(got);
       if (got == 0) {
-        return Error{
-            Code::kClosed,
-            Concat("Failed to recv, got 0 bytes. The server closed the connection ", Describe())};
+        return MakeError(Code::kClosed,
+                         "Failed to recv, got 0 bytes. The server closed the connection ",
+                         Describe());
       }
       if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) return Lost(errno);
     }
