@@ -8,7 +8,7 @@
 #include "base/parse.h"
 #include "base/text.h"
 #include "cli/process.h"
-#include "launch/options/nearest.h"
+#include "launch/options/arguments.h"
 #include "muster/error.h"
 #include "muster/rendezvous_error.h"
 

@@ -8,7 +8,6 @@
 #include "base/text.h"
 #include "launch/logs/error_file.h"
 #include "launch/logs/failure_json.h"
-#include "launch/logs/last_lines.h"
 #include "os/posix/system_error.h"
 
 namespace muster {

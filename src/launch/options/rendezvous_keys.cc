@@ -4,7 +4,7 @@
 
 #include "base/parse.h"
 #include "base/text.h"
-#include "launch/options/nearest.h"
+#include "launch/options/arguments.h"
 
 namespace muster {
 
