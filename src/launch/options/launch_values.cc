@@ -1,8 +1,6 @@
-#include "launch/options/launch_values.h"
+#include "launch/options/launch_options.h"
 
 #include <algorithm>
-#include <csignal>
-#include <optional>
 
 #include "base/parse.h"
 #include "base/text.h"

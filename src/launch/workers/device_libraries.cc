@@ -1,5 +1,4 @@
-#include "launch/workers/device_libraries.h"
-
+// What the vendors' libraries know of the GPUs of this machine.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -18,6 +17,7 @@
 #include <string_view>
 
 #include "base/text.h"
+#include "launch/workers/devices.h"
 #include "os/posix/file_io.h"
 #include "os/posix/owned_fd.h"
 #include "os/posix/posix_clock.h"
