@@ -1,6 +1,7 @@
 #include "etcd/etcd_server.h"
 
 #include <algorithm>
+#include <csignal>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
@@ -21,7 +22,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kSigTerm = 15;
 constexpr Duration kStopGrace = 3s;
 constexpr Duration kPoll = 50ms;
 constexpr Duration kHealthAnswer = 2s;
@@ -171,7 +171,7 @@ void EtcdServer::AwaitHealth(std::chrono::milliseconds timeout) const {
 void EtcdServer::EndMembers() {
   // All at once: a member that stops alone would first wait for a new leader.
   for (const Member& member : members_) {
-    if (member.process) member.process->Signal(kSigTerm);
+    if (member.process) member.process->Signal(SIGTERM);
   }
   for (const Member& member : members_) {
     if (member.process) member.process->AwaitEnd(kStopGrace);

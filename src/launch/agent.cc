@@ -1,16 +1,13 @@
 #include "launch/agent.h"
 
 #include <algorithm>
+#include <csignal>
 #include <utility>
 
 #include "base/assert.h"
 #include "base/text.h"
 
 namespace muster {
-
-namespace {
-constexpr int kTerminate = 15;
-}  // namespace
 
 Agent::Agent(const AgentOptions& options, RendezvousHandler& handler, WorkerRunner& runner,
              AgentHost& host, System& around)
@@ -148,7 +145,7 @@ void Agent::EndLeftovers() {
   bool was_named = false;
   Instant kill_at = Instant::Never();
   const auto terminate = [&] {
-    runner_.Leftovers(kTerminate);
+    runner_.Leftovers(SIGTERM);
     kill_at = clock_.Now() + options_.rules.grace;
   };
   for (Duration pause = 10ms; !around_.has_ended(); pause = std::min(2 * pause, kPauseMax)) {
