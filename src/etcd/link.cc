@@ -193,8 +193,6 @@ void EtcdLink::Later(std::unique_ptr<Timer>& timer, Duration pause, void (EtcdLi
   });
 }
 
-Duration EtcdLink::ShortPause() { return kEtcdFirstPause + Duration(prng_.Below(100'000'000)); }
-
 // Even a lease that etcd has confirmed as ended can exist again after a backup was restored.
 int64_t EtcdLink::AbandonLease() {
   if (own_leases_.size() == kOwnLeasesMax) own_leases_.pop_front();

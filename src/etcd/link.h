@@ -76,7 +76,7 @@ class EtcdLink final : public RendezvousLink, private EtcdWatcher, private EtcdL
   /// Calls `what` once after `pause`, unless the timer is destroyed before; it is null then.
   void Later(std::unique_ptr<Timer>& timer, Duration pause, void (EtcdLink::*what)());
   /// Short, and different in each node.
-  Duration ShortPause();
+  Duration ShortPause() { return kEtcdFirstPause + Duration(prng_.Below(100'000'000)); }
   void StopTimers();
   void Fail(const Error& why);
 

@@ -60,8 +60,6 @@ void EtcdOutbox::Delete(EtcdRange range) {
   operation = EtcdDelete(std::move(range));
 }
 
-void EtcdOutbox::Seal() { sealed_ = true; }
-
 void EtcdOutbox::Send() {
   if (over_ || batches_.empty() || !sent_.empty()) return;
   pending_ = {};

@@ -45,8 +45,6 @@ int Agent::Run() {
   return status_;
 }
 
-void Agent::OnSignal(int signal) { Post({.kind = AgentEvent::Kind::kSignal, .signal = signal}); }
-
 void Agent::OnWorkerEnded(size_t worker, int64_t pid, int code) {
   Post({.kind = AgentEvent::Kind::kWorkerEnded, .worker = worker, .pid = pid, .code = code});
 }

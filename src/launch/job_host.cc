@@ -33,10 +33,6 @@ JobHost::JobHost(JobOptions options, LogTree logs, AgentEventSink events, Clock&
       clock_(clock),
       began_(clock.Now()) {}
 
-void JobHost::OnJoining() { options_.on_joining(); }
-
-void JobHost::Log(const std::string& line) { options_.log(line, false); }
-
 // ----------------------------------------------------------------------------------------------
 // an attempt
 
@@ -212,7 +208,8 @@ FailureRecord JobHost::RecordOf(const WorkerFailure& failure) const {
                        .time_seconds = worker.ended_at / 1'000'000,
                        .order = worker.ended_at,
                        .was_signalled = failure.signalled_at.has_value()};
-  const WallTime signalled_at = ToWall(failure.signalled_at.value_or(failure.at));
+  const WallTime signalled_at =
+      clock_.Wall() + (failure.signalled_at.value_or(failure.at) - clock_.Now());
   if (const std::string path = attempt_.ErrorFile(failure.worker); !path.empty())
     AddErrorFile(path, signalled_at, record);
   const StreamPlan plan = PlanStreams(options_.launch.streams, failure.worker);
@@ -226,8 +223,6 @@ FailureRecord JobHost::RecordOf(const WorkerFailure& failure) const {
   }
   return record;
 }
-
-WallTime JobHost::ToWall(Instant when) const { return clock_.Wall() + (when - clock_.Now()); }
 
 std::string JobHost::DescribeCause(const std::vector<WorkerFailure>& failures) {
   std::vector<FailureRecord> records;

@@ -103,8 +103,6 @@ bool FromBytes(const grpc::ByteBuffer& bytes, google::protobuf::MessageLite& mes
   return message.ParseFromArray(slice.begin(), static_cast<int>(slice.size()));
 }
 
-Completions::Completions(Loop& loop) : loop_(loop), thread_([this] { Run(); }) {}
-
 Completions::~Completions() {
   *open_ = false;
   closing_ = true;

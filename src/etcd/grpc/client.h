@@ -81,7 +81,7 @@ Result<Credentials> CredentialsOf(const EtcdOptions& access);
 class Completions {
  public:
   /// std::system_error: no thread could be started.
-  explicit Completions(Loop& loop);
+  explicit Completions(Loop& loop) : loop_(loop), thread_([this] { Run(); }) {}
   /// Posted completions do nothing afterwards. Waits until all operations have ended; the caller
   /// has cancelled them, so this does not wait for answers.
   ~Completions();

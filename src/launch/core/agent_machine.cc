@@ -23,8 +23,6 @@ std::string HowItEnded(ExitCode code) {
 
 }  // namespace
 
-AgentMachine::AgentMachine(const AgentRules& rules) : rules_(rules) {}
-
 AgentActions AgentMachine::Step(const AgentEvent& event, Instant now) {
   AgentActions out;
   if (stage_ != Stage::kEnded) Handle(event, now, out);

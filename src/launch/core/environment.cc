@@ -1,10 +1,11 @@
 #include "launch/core/environment.h"
 
+#include "base/parse.h"
+
 namespace muster {
 
 namespace {
 
-bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 bool IsLetter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 
 }  // namespace

@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <charconv>
 #include <cmath>
-#include <iterator>
 #include <vector>
 
 #include "base/calendar.h"
@@ -141,7 +140,7 @@ int64_t ErrorTime(WallTime written, std::optional<int64_t> timestamp) {
 
 /// After a system call that failed, such as "cannot be written".
 Error FileError(const std::string& path, std::string_view problem) {
-  const bool absent = errno == ENOENT || errno == ENOTDIR;
+  const bool absent = IsOneOf(errno, {ENOENT, ENOTDIR});
   Error error = SystemError(Concat(Printable(path, 1024), " ", problem));
   if (absent) error.code = Code::kNotFound;
   return error;
@@ -308,8 +307,7 @@ Status WriteWhole(const std::string& to, std::string_view bytes) {
   if (ReplaceFile(to, bytes, 0666).is_open()) return Ok();
   // The file may be writable while its folder is not. A full disk is not such a reason: writing in
   // place would only lose the old content.
-  constexpr int kNotReplaceable[] = {EBUSY, EXDEV, EACCES, EPERM, EROFS};
-  const bool in_place = std::ranges::find(kNotReplaceable, errno) != std::end(kNotReplaceable);
+  const bool in_place = IsOneOf(errno, {EBUSY, EXDEV, EACCES, EPERM, EROFS});
   Error why = CannotWrite(to);
   return exists && in_place ? WriteInPlace(to, bytes) : Status(std::move(why));
 }

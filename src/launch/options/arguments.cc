@@ -14,8 +14,6 @@ namespace {
 
 using Kind = ArgumentSpec::Kind;
 
-bool IsDigit(char c) { return c >= '0' && c <= '9'; }
-
 bool TakesValue(const ArgumentSpec& spec) {
   return spec.kind != Kind::kFlag && spec.kind != Kind::kHelp;
 }

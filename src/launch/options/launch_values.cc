@@ -11,8 +11,6 @@ namespace muster {
 
 namespace {
 
-bool IsDigit(char c) { return c >= '0' && c <= '9'; }
-
 std::optional<Streams> StreamsOf(std::string_view mask) {
   if (mask.size() != 1 || mask[0] < '0' || mask[0] > '3') return std::nullopt;
   const int bits = mask[0] - '0';
