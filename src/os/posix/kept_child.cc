@@ -5,13 +5,10 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <fstream>
 #include <utility>
 
-#include "base/prng.h"
 #include "base/text.h"
 #include "os/posix/process.h"
-#include "os/posix/tcp_socket.h"
 #include "os/posix/worker_launch.h"
 
 namespace muster {
@@ -77,23 +74,6 @@ void KeptChild::AwaitEnd(Duration grace) {
   if (is_ended_.wait_for(grace) == std::future_status::ready) return;
   Signal(SIGKILL);
   is_ended_.wait();
-}
-
-Result<uint16_t> FindQuietPort(uint64_t seed) {
-  constexpr int kLowestPort = 10'000;
-  constexpr int kAttemptsMax = 1'000;
-  std::ifstream given_away("/proc/sys/net/ipv4/ip_local_port_range");
-  int end = 0;
-  given_away >> end;
-  if (end <= kLowestPort) end = 32'768;
-  Prng prng(seed);
-  for (int attempt = 0; attempt < kAttemptsMax; ++attempt) {
-    const auto port = static_cast<uint16_t>(
-        kLowestPort + static_cast<int>(prng.Below(static_cast<uint64_t>(end - kLowestPort))));
-    if (ListeningSocket::Bind("127.0.0.1", port)) return port;
-  }
-  return MakeError(Code::kUnavailable, "no free port of 127.0.0.1 between ", kLowestPort, " and ",
-                   end);
 }
 
 }  // namespace muster
