@@ -39,11 +39,6 @@ sigset_t SetOf(const std::vector<int>& signals) {
 
 StopSignals::StopSignals() { BlockSignals({SIGINT, SIGTERM}); }
 
-void StopSignals::Await() const {
-  while (!AwaitFor(std::chrono::hours(1))) {
-  }
-}
-
 std::optional<int> StopSignals::AwaitFor(std::chrono::milliseconds time) const {
   const sigset_t set = SetOf({SIGINT, SIGTERM});
   const timespec limit{.tv_sec = time.count() / 1000, .tv_nsec = time.count() % 1000 * 1'000'000};

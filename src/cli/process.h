@@ -20,9 +20,7 @@ namespace muster::cli {
 class StopSignals {
  public:
   StopSignals();
-  /// Blocks until one of them arrives.
-  void Await() const;
-  /// The same, but not for longer than this. Returns its number.
+  /// Blocks until one of them arrives, but not for longer than this. Returns its number.
   std::optional<int> AwaitFor(std::chrono::milliseconds time) const;
 };
 
