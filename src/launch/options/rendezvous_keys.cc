@@ -1,10 +1,8 @@
-#include "launch/options/rendezvous_keys.h"
-
 #include <vector>
 
 #include "base/parse.h"
 #include "base/text.h"
-#include "launch/options/arguments.h"
+#include "launch/options/launch_options.h"
 
 namespace muster {
 

@@ -68,13 +68,6 @@ std::optional<int> PeekEnd(pid_t pid) {
   return info.si_code == CLD_EXITED ? info.si_status : -info.si_status;
 }
 
-/// Any child that has ended; 0: none has.
-pid_t PeekAnyEnd() {
-  siginfo_t info{};
-  if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0) return 0;
-  return info.si_pid;
-}
-
 void EndAll(const ProcessFamily& family, const Cgroup* cgroup) {
   using std::chrono::steady_clock;
   const auto give_up = steady_clock::now() + WorkerProcesses::kSweepMax;
@@ -374,8 +367,10 @@ void WorkerProcesses::Release(Remains& remains) {
 
 void WorkerProcesses::ReapOrphans() {
   while (true) {
-    const pid_t pid = PeekAnyEnd();
-    if (pid == 0) return;
+    siginfo_t info{};
+    if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0) return;
+    const pid_t pid = info.si_pid;
+    if (pid == 0) return;  // no child has ended
     if (pid == guardian_->pid() && guardian_->ReapIfEnded()) continue;
     const std::optional<ProcessFacts> child = FactsOf(pid);
     if (!child || !IsOrphan(*child) || !Reap(pid)) break;
