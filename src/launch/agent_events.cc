@@ -33,10 +33,6 @@ Json OrNull(const std::optional<T>& value) {
   return value ? Json(*value) : Json();
 }
 
-std::string BaseName(std::string_view path) {
-  return std::string(path.substr(path.rfind('/') + 1));  // npos + 1 is 0
-}
-
 /// As torchrun: JSON inside of a text, and values of workers in lists of one. Readers expect both.
 std::string InnerMetadata(const AgentEventRecord& event) {
   Json inner;
@@ -46,7 +42,7 @@ std::string InnerMetadata(const AgentEventRecord& event) {
     return Dump(inner);
   }
   inner["group_world_size"] = OrNull(event.group_world_size);
-  inner["entry_point"] = BaseName(event.entry_point);
+  inner["entry_point"] = event.entry_point.substr(event.entry_point.rfind('/') + 1);  // npos + 1: 0
   if (const auto& worker = event.worker) {
     const auto one = [](Json value) { return Json::array({std::move(value)}); };
     inner["local_rank"] = one(worker->local_rank);

@@ -46,7 +46,12 @@ Result<std::vector<WorkerCommand>> JobHost::Prepare(const Placement& place, int6
   const size_t count = options_.workers;
   workers_.assign(count, {});
   failures_.clear();
-  LogRound();
+  const int64_t left = options_.launch.max_restarts - restarts;
+  options_.log(
+      Concat("round ", place.round, ": ", Counted(place.group_world_size, "node", "nodes"), ", ",
+             Counted(place.ranks.world_size, "worker", "workers"), ", formed in ",
+             Milliseconds(place.formed_in), " ms, ", Counted(left, "restart", "restarts"), " left"),
+      place.group_world_size == 1 && restarts == 0);
   MUSTER_TRY(attempt_, logs_.Begin(restarts, count));
   MUSTER_CHECK_OK(StartWatchdog());
   if (options_.launch.command.run_path && count > 1) {
@@ -60,16 +65,6 @@ Result<std::vector<WorkerCommand>> JobHost::Prepare(const Placement& place, int6
     commands.push_back(std::move(command));
   }
   return commands;
-}
-
-void JobHost::LogRound() {
-  const int64_t left = options_.launch.max_restarts - restarts_;
-  options_.log(
-      Concat("round ", place_->round, ": ", Counted(place_->group_world_size, "node", "nodes"),
-             ", ", Counted(place_->ranks.world_size, "worker", "workers"), ", formed in ",
-             Milliseconds(place_->formed_in), " ms, ", Counted(left, "restart", "restarts"),
-             " left"),
-      place_->group_world_size == 1 && restarts_ == 0);
 }
 
 Result<WorkerCommand> JobHost::CommandOf(size_t worker) {

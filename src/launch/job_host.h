@@ -76,7 +76,6 @@ class JobHost final : public AgentHost {
   /// The file for a stream of a worker; empty: the launcher's own stream.
   Result<std::string> OpenStream(size_t worker, int stream, Destination to);
   FailureRecord RecordOf(const WorkerFailure& failure) const;
-  void LogRound();
   Status StartWatchdog();
   void TakeExpiries();
   void RecordWatchdog(std::string name, const TimerRequest* timer = nullptr);

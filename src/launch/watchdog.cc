@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -176,7 +175,7 @@ void Watchdog::Run() {
   waited[1] = {.fd = stop_.get(), .events = POLLIN, .revents = 0};
   while (waited[1].revents == 0) {
     if (poll(waited.data(), waited.size(), MillisecondsToWait()) < 0) {
-      if (errno != EINTR) return WarnOnce(Concat("cannot wait: ", std::strerror(errno)));
+      if (errno != EINTR) return WarnOnce(Concat("cannot wait: ", ErrorText(errno)));
       continue;
     }
     // Requests first: a release that has arrived counts.

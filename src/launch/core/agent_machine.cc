@@ -17,10 +17,6 @@ constexpr int kFailure = 1;
 
 constexpr const char* kAllHereSucceeded = "all workers here have succeeded";
 
-std::string HowItEnded(ExitCode code) {
-  return code < 0 ? Concat("died by signal ", -code) : Concat("ended with status ", code);
-}
-
 }  // namespace
 
 AgentActions AgentMachine::Step(const AgentEvent& event, Instant now) {
@@ -197,7 +193,9 @@ void AgentMachine::Start(AgentActions& out) {
 
 void AgentMachine::WorkersFailed(Instant now, AgentActions& out) {
   const WorkerFailure& first = failures_.front();
-  why_ = Concat("worker ", first.worker, " ", HowItEnded(first.code));
+  why_ = Concat("worker ", first.worker,
+                first.code < 0 ? Concat(" died by signal ", -first.code)
+                               : Concat(" ended with status ", first.code));
   if (!alone_) {
     out.push_back({.kind = AgentAction::Kind::kReportFailure});
     verdict_at_ = now + rules_.verdict_patience;

@@ -44,8 +44,6 @@ constexpr size_t kStateBytesMax = 4096;
 /// A ninth of the CPU share of other threads.
 constexpr int kNiceness = 10;
 
-std::string_view Why(int number) { return std::strerror(number); }
-
 /// A worker that opens /dev/stdout again truncates its log and continues at the beginning.
 bool WasCut(int fd, uint64_t scanned) {
   struct stat now {};
@@ -264,7 +262,7 @@ Follower::Growth Follower::Read(File& file) {
   const auto old = static_cast<size_t>(file.scanned - file.line_begin);
   const ssize_t count = ReadAt(file.fd.get(), buffer_.data() + old, kBlockBytes, file.scanned);
   if (count < 0 && !std::exchange(file.has_reported, true)) {
-    Warn(Concat("cannot read '", Printable(file.what.path, 512), "': ", Why(errno),
+    Warn(Concat("cannot read '", Printable(file.what.path, 512), "': ", ErrorText(errno),
                 "; its rest may not be shown"));
   }
   if (count == 0 && WasCut(file.fd.get(), file.scanned)) {
@@ -303,7 +301,7 @@ void Follower::Show(File& file, std::string_view line, bool on_console) {
   if (!WriteAll(file.duplicate->fd.get(), copy)) {
     file.duplicate->broken = true;
     Warn(Concat("cannot write filtered lines to '", Printable(file.duplicate->path, 512),
-                "': ", Why(errno), "; the rest is only in the logs"));
+                "': ", ErrorText(errno), "; the rest is only in the logs"));
   }
 }
 
@@ -364,7 +362,7 @@ void Follower::Flush() {
     const std::string name = fd == STDOUT_FILENO   ? "standard output"
                              : fd == STDERR_FILENO ? "standard error"
                                                    : Concat("descriptor ", fd);
-    Warn(Concat("cannot write to ", name, ": ", Why(console->broken()),
+    Warn(Concat("cannot write to ", name, ": ", ErrorText(console->broken()),
                 "; workers go on, and their output is only in their logs from now on"));
   }
 }

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <optional>
 
 #include "base/interruption.h"
@@ -25,7 +24,7 @@ constexpr Duration kLockRetryFirst = 50us;
 constexpr Duration kLockRetryLongest = 5ms;
 
 Error FileError(Code code, const std::string& path, int number) {
-  return MakeError(code, path, ": ", std::string_view(std::strerror(number)));
+  return MakeError(code, path, ": ", ErrorText(number));
 }
 
 // kInvalid if the path is wrong; all other failures are the machine's and may be temporary.
