@@ -14,12 +14,6 @@ namespace muster {
 
 namespace {
 
-std::string Lines(const std::vector<std::string>& lines) {
-  std::string text;
-  for (const std::string& line : lines) text += Concat(text.empty() ? "" : "\n", line);
-  return text;
-}
-
 std::string Counted(int64_t count, const char* one, const char* many) {
   return Concat(count, " ", count == 1 ? one : many);
 }
@@ -208,8 +202,10 @@ FailureRecord JobHost::RecordOf(const WorkerFailure& failure) const {
   if (const std::string path = attempt_.ErrorFile(failure.worker); !path.empty())
     AddErrorFile(path, signalled_at, record);
   const StreamPlan plan = PlanStreams(options_.launch.streams, failure.worker);
-  if (plan.err == Destination::kFile || plan.err == Destination::kFileAndConsole)
-    record.output = Lines(LastLines(attempt_.ErrPath(failure.worker)));
+  if (plan.err == Destination::kFile || plan.err == Destination::kFileAndConsole) {
+    for (const std::string& line : LastLines(attempt_.ErrPath(failure.worker)))
+      record.output += Concat(record.output.empty() ? "" : "\n", line);
+  }
   for (const TimerRequest& timer : expired_) {
     if (timer.pid != worker.pid || timer.signal != -failure.code || !record.message.empty())
       continue;

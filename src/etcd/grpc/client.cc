@@ -4,11 +4,10 @@
 #include <grpcpp/support/channel_arguments.h>
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <utility>
 
 #include "base/text.h"
+#include "os/posix/file_io.h"
 #include "os/posix/process.h"
 
 namespace muster::etcd {
@@ -42,11 +41,9 @@ constexpr int kConnectMs = 1'500;
 constexpr int kAnswerBytesMax = 256 * 1024 * 1024;
 
 Result<std::string> ReadWhole(const std::string& path, std::string_view what) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(file), {}};
-  if (!file || text.empty())
-    return MakeError(Code::kInvalid, "cannot read the ", what, " of etcd's access: ", path);
-  return text;
+  std::string text = ReadUpTo(path).value_or("");
+  if (!text.empty()) return text;
+  return MakeError(Code::kInvalid, "cannot read the ", what, " of etcd's access: ", path);
 }
 
 grpc::ChannelArguments Arguments() {

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cmath>
 #include <vector>
 
@@ -65,10 +64,7 @@ Shape ShapeOf(std::string_view text) {
 /// The UTF-16 unit of an escape \uXXXX at `at`; 0 if there is none.
 unsigned EscapedUnit(std::string_view text, size_t at) {
   if (text.substr(std::min(at, text.size()), 2) != "\\u" || text.size() - at < 6) return 0;
-  unsigned unit = 0;
-  const char* const end = text.data() + at + 6;
-  const auto read = std::from_chars(text.data() + at + 2, end, unit, 16);
-  return read.ptr == end && read.ec == std::errc() ? unit : 0;
+  return ParseAll<unsigned>(text.substr(at + 2, 4), 16).value_or(0);
 }
 
 /// Python writes \udcXX for undecodable bytes of file names; strict parsers refuse the whole file.

@@ -84,18 +84,15 @@ Result<std::vector<int64_t>> ParseWorkerList(std::string_view text) {
 }
 
 std::vector<std::string> ParseFilters(std::string_view text) {
-  std::vector<std::string> filters;
-  if (text.empty()) return filters;
-  filters.emplace_back();
+  if (text.empty()) return {};
+  std::vector<std::string> filters(1);
   for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] != ',') {
-      filters.back() += text[i];
-    } else if (i + 1 < text.size() && text[i + 1] == ',') {
-      filters.back() += ',';
-      ++i;
-    } else {
+    const bool is_doubled = text.substr(i, 2) == ",,";
+    if (text[i] == ',' && !is_doubled)
       filters.emplace_back();
-    }
+    else
+      filters.back() += text[i];
+    if (is_doubled) ++i;
   }
   return filters;
 }
