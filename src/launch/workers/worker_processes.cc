@@ -40,13 +40,6 @@ std::string MakeToken() {
   return Concat(getpid(), "-", self ? self->started : 0, "-", RandomFromKernel());
 }
 
-sigset_t OnlyChildSignal() {
-  sigset_t set;
-  sigemptyset(&set);
-  sigaddset(&set, SIGCHLD);
-  return set;
-}
-
 /// Reports `tag` while `fd` is readable. False: errno says why.
 bool AddTo(const OwnedFd& epoll, const OwnedFd& fd, pid_t tag) {
   epoll_event event{};
@@ -95,7 +88,7 @@ WorkerProcesses::WorkerProcesses(OnEnd on_end, const WorkerProcessesOptions& opt
 Status WorkerProcesses::Prepare() {
   wake_ = OwnedFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake_.is_open()) return CannotRun("eventfd");
-  const sigset_t child = OnlyChildSignal();
+  const sigset_t child = SetOf({SIGCHLD});
   child_signals_ = OwnedFd(signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!child_signals_.is_open()) return CannotRun("signalfd");
   events_ = OwnedFd(epoll_create1(EPOLL_CLOEXEC));
@@ -158,7 +151,7 @@ ProcessFamily WorkerProcesses::Everything() const {
 void WorkerProcesses::RestoreProcess() {
   prctl(PR_SET_CHILD_SUBREAPER, static_cast<unsigned long>(was_subreaper_));
   if (sigismember(&mask_before_, SIGCHLD) == 0) {
-    const sigset_t child = OnlyChildSignal();
+    const sigset_t child = SetOf({SIGCHLD});
     pthread_sigmask(SIG_UNBLOCK, &child, nullptr);
   }
   sigaction(SIGCHLD, &child_action_before_, nullptr);
