@@ -221,22 +221,4 @@ void EtcdServer::Stop() {
   made_root_ = false;
 }
 
-std::vector<std::string> EtcdServer::endpoints() const {
-  std::vector<std::string> all;
-  for (const Member& member : members_) all.push_back(member.endpoint());
-  return all;
-}
-
-std::vector<int> EtcdServer::pids() const {
-  std::vector<int> all;
-  for (const Member& member : members_) all.push_back(member.process->pid());
-  return all;
-}
-
-std::vector<std::optional<std::string>> EtcdServer::ends() const {
-  std::vector<std::optional<std::string>> all;
-  for (const Member& member : members_) all.push_back(member.process->end());
-  return all;
-}
-
 }  // namespace muster

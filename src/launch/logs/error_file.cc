@@ -136,10 +136,8 @@ int64_t ErrorTime(WallTime written, std::optional<int64_t> timestamp) {
 
 /// After a system call that failed, such as "cannot be written".
 Error FileError(const std::string& path, std::string_view problem) {
-  const bool absent = IsOneOf(errno, {ENOENT, ENOTDIR});
-  Error error = SystemError(Concat(Printable(path, 1024), " ", problem));
-  if (absent) error.code = Code::kNotFound;
-  return error;
+  const Code code = IsOneOf(errno, {ENOENT, ENOTDIR}) ? Code::kNotFound : Code::kUnavailable;
+  return SystemError(Concat(Printable(path, 1024), " ", problem), errno, code);
 }
 
 Error CannotWrite(const std::string& path) {
