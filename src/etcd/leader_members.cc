@@ -3,7 +3,7 @@
 #include <functional>
 #include <utility>
 
-#include "base/probe.h"
+#include "base/instrumented.h"
 #include "base/text.h"
 #include "etcd/leader.h"
 

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "base/base64.h"
+#include "base/instrumented.h"
 #include "base/interruption.h"
-#include "base/planted.h"
 #include "base/text.h"
 #include "base/trim.h"
 #include "muster/dynamic_rendezvous.h"
