@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "base/probe.h"
+#include "base/instrumented.h"
 #include "base/time.h"
 #include "sim/campaign.h"
 #include "sim/world.h"

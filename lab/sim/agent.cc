@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "base/text.h"
-#include "etcd/etcd_handler.h"
+#include "etcd/on_connection.h"
 #include "muster/c10d_rendezvous.h"
 #include "muster/rendezvous_error.h"
 #include "rendezvous/core/rank_policy.h"

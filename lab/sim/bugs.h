@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/planted.h"
+#include "base/instrumented.h"
 #include "sim/campaign.h"
 #include "sim/plan.h"
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/assert.h"
-#include "base/probe.h"
+#include "base/instrumented.h"
 #include "base/text.h"
 #include "sim/etcd_client.h"
 

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/planted.h"
+#include "base/instrumented.h"
 #include "base/text.h"
 
 namespace muster::sim {

@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include "base/probe.h"
+#include "base/instrumented.h"
 
 namespace muster::sim {
 

@@ -21,6 +21,8 @@ std::optional<T> ParseAll(std::string_view text, Base... base) {
   return number;
 }
 
+inline bool IsDigit(char c) { return c >= '0' && c <= '9'; }
+
 /// The pieces between the separators: "a,,b" has three, "" has one.
 inline std::vector<std::string_view> Split(std::string_view text, char separator) {
   std::vector<std::string_view> pieces;

@@ -8,9 +8,10 @@
 #include "base/parse.h"
 #include "base/text.h"
 #include "cli/process.h"
-#include "launch/options/nearest.h"
+#include "launch/options/arguments.h"
 #include "muster/error.h"
 #include "muster/rendezvous_error.h"
+#include "store/throw.h"
 
 namespace muster::cli {
 namespace {
@@ -197,19 +198,9 @@ int ReportError(const std::string& what, int status, bool json, const std::strin
 }
 
 void ThrowAsCliError(const Error& error, const std::string& what) {
-  const std::string message = what + ": " + error.message;
-  switch (error.code) {
-    case Code::kInvalid:
-    case Code::kNotFound:
-      throw std::invalid_argument(message);
-    case Code::kTimeout:
-      throw StoreTimeoutError(message);
-    case Code::kUnavailable:
-    case Code::kClosed:
-      throw NetworkError(message);
-    default:
-      throw std::runtime_error(message);
-  }
+  // A thing that the command line names does not exist: it is wrong.
+  const Code code = error.code == Code::kNotFound ? Code::kInvalid : error.code;
+  Throw({code, Concat(what, ": ", error.message)});
 }
 
 int Finish(int status, const char* program) {

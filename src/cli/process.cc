@@ -5,7 +5,6 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -17,19 +16,13 @@
 #include "base/calendar.h"
 #include "base/text.h"
 #include "os/posix/file_io.h"
+#include "os/posix/forking.h"
 #include "os/posix/line_writer.h"
 #include "os/posix/posix_clock.h"
 
 namespace muster::cli {
 
 namespace {
-
-sigset_t SetOf(const std::vector<int>& signals) {
-  sigset_t set;
-  sigemptyset(&set);
-  for (const int signal : signals) sigaddset(&set, signal);
-  return set;
-}
 
 [[noreturn]] void CannotWrite(const std::string& path, std::string_view why) {
   throw std::runtime_error(Concat("cannot write the port file ", Printable(path, 1024), ": ", why));
@@ -39,14 +32,9 @@ sigset_t SetOf(const std::vector<int>& signals) {
 
 StopSignals::StopSignals() { BlockSignals({SIGINT, SIGTERM}); }
 
-void StopSignals::Await() const {
-  while (!AwaitFor(std::chrono::hours(1))) {
-  }
-}
-
 std::optional<int> StopSignals::AwaitFor(std::chrono::milliseconds time) const {
   const sigset_t set = SetOf({SIGINT, SIGTERM});
-  const timespec limit{.tv_sec = time.count() / 1000, .tv_nsec = time.count() % 1000 * 1'000'000};
+  const timespec limit = ToTimespec(time);
   const int number = sigtimedwait(&set, nullptr, &limit);
   return number > 0 ? std::optional(number) : std::nullopt;
 }

@@ -20,9 +20,7 @@ namespace muster::cli {
 class StopSignals {
  public:
   StopSignals();
-  /// Blocks until one of them arrives.
-  void Await() const;
-  /// The same, but not for longer than this. Returns its number.
+  /// Blocks until one of them arrives, but not for longer than this. Returns its number.
   std::optional<int> AwaitFor(std::chrono::milliseconds time) const;
 };
 
@@ -54,8 +52,7 @@ class SignalWatch {
   /// std::runtime_error: no thread is available.
   SignalWatch(const std::vector<int>& signals, std::function<void(int signal)> on_signal);
   ~SignalWatch();
-  SignalWatch(const SignalWatch&) = delete;
-  SignalWatch& operator=(const SignalWatch&) = delete;
+  SignalWatch(SignalWatch&&) = delete;
 
  private:
   const std::vector<int> signals_;
@@ -75,8 +72,7 @@ class PortFile {
   /// link lies there.
   PortFile(std::string path, uint16_t port);
   ~PortFile();
-  PortFile(const PortFile&) = delete;
-  PortFile& operator=(const PortFile&) = delete;
+  PortFile(PortFile&&) = delete;
 
  private:
   const std::string path_;

@@ -37,8 +37,7 @@ class WaitLine {
  public:
   explicit WaitLine(const RendezvousHandler& handler) : handler_(handler) {}
   ~WaitLine() { End(); }
-  WaitLine(const WaitLine&) = delete;
-  WaitLine& operator=(const WaitLine&) = delete;
+  WaitLine(WaitLine&&) = delete;
 
   void Begin();
   void End();

@@ -14,7 +14,6 @@
 #include "cli/commands.h"
 #include "cli/process.h"
 #include "cli/progress.h"
-#include "launch/options/rendezvous_keys.h"
 #include "muster/etcd_store.h"
 #include "muster/prefix_store.h"
 #include "muster/rendezvous.h"

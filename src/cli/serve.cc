@@ -56,7 +56,7 @@ int Serve(ServeFlags& flags) {
   const PortFile port_file(flags.port_file, server->port());
   PrintResult(flags.json, {{"address", server->address()}, {"port", server->port()}},
               Concat("muster: serving on ", server->address()));
-  signals.Await();
+  while (!signals.AwaitFor(std::chrono::hours(1))) continue;
   return kOk;
 }
 

@@ -15,7 +15,6 @@
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/process.h"
-#include "launch/options/rendezvous_keys.h"
 #include "launch/rendezvous_thread.h"
 #include "muster/error.h"
 #include "muster/tcp_store.h"

@@ -224,12 +224,6 @@ const Operation& FindOperation(const std::string& name, size_t arguments) {
   throw std::invalid_argument(Concat("no operation '", Printable(name), "'; there are:", names));
 }
 
-/// Why a server that is alive may have closed the connection on this operation.
-std::string PossibleRefusals(const Operation& operation) {
-  return Concat(operation.refusal, operation.refusal.empty() ? "" : "; or ",
-                "a key is over its limit (--key-bytes-max of muster serve)");
-}
-
 // ----------------------------------------------------------------------------------------------
 // the command
 
@@ -271,7 +265,8 @@ class Connection {
       if (!Reconnect()) throw;
       throw StoreError(Concat("server ", flags_.server, " closed the connection on '",
                               operation.name, "' and still accepts others. Perhaps ",
-                              PossibleRefusals(operation)));
+                              operation.refusal, operation.refusal.empty() ? "" : "; or ",
+                              "a key is over its limit (--key-bytes-max of muster serve)"));
     }
   }
 

@@ -124,7 +124,7 @@ Result<EtcdAnswer> EtcdCalls::Attempt(const EtcdTransaction& transaction, Durati
   while (!pending->answer && clock().Now() < until)
     pending->monitor->WaitUntil(clock().Now() + kCheckInterval);
   if (pending->answer) return *std::move(pending->answer);
-  return Error{Code::kInterrupted, Concat(why, " while waiting for an answer of ", name_)};
+  return MakeError(Code::kInterrupted, why, " while waiting for an answer of ", name_);
 }
 
 Result<EtcdAnswer> EtcdCalls::Commit(const EtcdTransaction& transaction, Instant deadline) {
@@ -141,8 +141,8 @@ Result<EtcdAnswer> EtcdCalls::Commit(const EtcdTransaction& transaction, Instant
     if (!again || next >= deadline) return result;
     clock().SleepUntil(next);
     if (IsInterrupted()) {
-      return Error{Code::kInterrupted, Concat(InterruptedAfter(began, clock().Now()),
-                                              " while trying again: ", result.error().message)};
+      return MakeError(Code::kInterrupted, InterruptedAfter(began, clock().Now()),
+                       " while trying again: ", result.error().message);
     }
   }
 }

@@ -26,8 +26,7 @@ class EtcdCalls {
   static Result<std::shared_ptr<EtcdCalls>> Open(EtcdConnector connector, System& around);
   /// Only after all calls have returned, and not on the loop's thread.
   ~EtcdCalls();
-  EtcdCalls(const EtcdCalls&) = delete;
-  EtcdCalls& operator=(const EtcdCalls&) = delete;
+  EtcdCalls(EtcdCalls&&) = delete;
 
   /// The thread and the client, for other objects that share them: a process has one connection.
   LoopThread& thread() { return *thread_; }

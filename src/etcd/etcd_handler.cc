@@ -1,12 +1,10 @@
-#include "etcd/etcd_handler.h"
-
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "base/text.h"
-#include "etcd/etcd_store.h"
 #include "etcd/link.h"
+#include "etcd/on_connection.h"
 #include "os/posix/host.h"
 #include "rendezvous/option_readers.h"
 #include "rendezvous/session/session_handler.h"

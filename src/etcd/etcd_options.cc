@@ -22,7 +22,6 @@ using std::chrono::milliseconds;
 
 constexpr std::string_view kWriteIt =
     "write etcd://host:port,host:port/prefix, or the same with http:// or https://";
-constexpr int64_t kSecondsMax = 365 * 24 * 3600;
 
 [[noreturn]] void Refuse(std::string_view what, std::string_view part, std::string_view why) {
   throw std::invalid_argument(
@@ -125,13 +124,6 @@ void TakePassword(const RendezvousParameters& parameters, EtcdOptions& options) 
   options.password = line;
 }
 
-milliseconds ReadTimeout(const RendezvousParameters& parameters) {
-  const int64_t seconds = parameters.GetAsInt("read_timeout", 60).value_or(60);
-  if (seconds > 0 && seconds <= kSecondsMax) return std::chrono::seconds(seconds);
-  throw std::invalid_argument(Concat("read_timeout is ", seconds,
-                                     ": it must be a positive number of seconds, at most a year"));
-}
-
 void TakeProtocol(const RendezvousParameters& parameters, std::optional<bool> by_scheme,
                   EtcdOptions& options) {
   const std::string given = TextOption(parameters, "protocol");
@@ -225,7 +217,7 @@ void EtcdOptions::Validate() const {
   Require(password.empty() || !user.empty(), "a password is given, but no user");
   Require(Printable(prefix, prefix.size()) == prefix,
           Concat("the prefix '", Printable(prefix), "' must be printable text"));
-  Require(timeout > milliseconds::zero() && timeout <= std::chrono::seconds(kSecondsMax),
+  Require(timeout > milliseconds::zero() && timeout <= kReadTimeoutMax,
           Concat("the timeout is ", timeout.count(), " ms; it must be above zero, at most a year"));
 }
 

@@ -1,6 +1,7 @@
 #include "etcd/etcd_server.h"
 
 #include <algorithm>
+#include <csignal>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
@@ -9,12 +10,12 @@
 #include <utility>
 
 #include "base/interruption.h"
-#include "base/text.h"
+#include "base/prng.h"
 #include "muster/error.h"
 #include "os/ports/system.h"
 #include "os/posix/posix_clock.h"
 #include "os/posix/posix_dialer.h"
-#include "os/posix/process.h"
+#include "os/posix/tcp_socket.h"
 #include "store/throw.h"
 
 namespace muster {
@@ -23,7 +24,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kSigTerm = 15;
 constexpr Duration kStopGrace = 3s;
 constexpr Duration kPoll = 50ms;
 constexpr Duration kHealthAnswer = 2s;
@@ -46,10 +46,22 @@ std::string Tail(const std::string& path) {
   return text.substr(text.find('\n') + 1);
 }
 
+/// A port of 127.0.0.1 that is free now and outside the range from which the system assigns ports:
+/// it will be free when a server is started there.
 uint16_t QuietPort() {
-  const Result<uint16_t> port = FindQuietPort(ThisProcess().Seed());
-  if (!port) throw std::runtime_error(port.error().message);
-  return *port;
+  constexpr int kLowestPort = 10'000;
+  constexpr int kAttemptsMax = 1'000;
+  std::ifstream given_away("/proc/sys/net/ipv4/ip_local_port_range");
+  int end = 0;
+  given_away >> end;
+  if (end <= kLowestPort) end = 32'768;
+  Prng prng(ThisProcess().Seed());
+  for (int attempt = 0; attempt < kAttemptsMax; ++attempt) {
+    const auto port = static_cast<uint16_t>(
+        kLowestPort + static_cast<int>(prng.Below(static_cast<uint64_t>(end - kLowestPort))));
+    if (ListeningSocket::Bind("127.0.0.1", port)) return port;
+  }
+  throw std::runtime_error(Concat("no free port of 127.0.0.1 between ", kLowestPort, " and ", end));
 }
 
 /// The response to an HTTP GET; empty: none.
@@ -173,7 +185,7 @@ void EtcdServer::AwaitHealth(std::chrono::milliseconds timeout) const {
 void EtcdServer::EndMembers() {
   // All at once: a member that stops alone would first wait for a new leader.
   for (const Member& member : members_) {
-    if (member.process) member.process->Signal(kSigTerm);
+    if (member.process) member.process->Signal(SIGTERM);
   }
   for (const Member& member : members_) {
     if (member.process) member.process->AwaitEnd(kStopGrace);
@@ -207,24 +219,6 @@ void EtcdServer::Stop() {
   folders_.clear();
   if (made_root_) fs::remove(root_, ignored);  // fails if others have files there
   made_root_ = false;
-}
-
-std::vector<std::string> EtcdServer::endpoints() const {
-  std::vector<std::string> all;
-  for (const Member& member : members_) all.push_back(member.endpoint());
-  return all;
-}
-
-std::vector<int> EtcdServer::pids() const {
-  std::vector<int> all;
-  for (const Member& member : members_) all.push_back(member.process->pid());
-  return all;
-}
-
-std::vector<std::optional<std::string>> EtcdServer::ends() const {
-  std::vector<std::optional<std::string>> all;
-  for (const Member& member : members_) all.push_back(member.process->end());
-  return all;
 }
 
 }  // namespace muster

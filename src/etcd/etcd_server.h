@@ -36,8 +36,7 @@ class EtcdServer {
   /// Starts nothing. std::invalid_argument: no possible number of members.
   explicit EtcdServer(EtcdServerOptions options = {});
   ~EtcdServer() { Stop(); }
-  EtcdServer(const EtcdServer&) = delete;
-  EtcdServer& operator=(const EtcdServer&) = delete;
+  EtcdServer(EtcdServer&&) = delete;
 
   /// Returns when every member is healthy, which includes that they have a leader. Each attempt may
   /// take `timeout`; after the first, there are up to `retries` more, with other ports.
@@ -48,10 +47,10 @@ class EtcdServer {
   void Stop();
 
   // Of each member; nothing when it does not run.
-  std::vector<std::string> endpoints() const;  ///< "localhost:2379"
-  std::vector<int> pids() const;
+  std::vector<std::string> endpoints() const { return Each(&Member::endpoint); }
+  std::vector<int> pids() const { return Each(&Member::pid); }
   /// How each member ended, if it has: "exit status 1", "signal 9".
-  std::vector<std::optional<std::string>> ends() const;
+  std::vector<std::optional<std::string>> ends() const { return Each(&Member::end); }
 
  private:
   struct Member {
@@ -60,10 +59,19 @@ class EtcdServer {
     std::string log{};
     std::unique_ptr<KeptChild> process{};
 
+    /// "localhost:2379"
     std::string endpoint() const { return Concat("localhost:", client_port); }
+    int pid() const { return process->pid(); }
+    std::optional<std::string> end() const { return process->end(); }
     bool IsHealthy(Instant deadline) const;
   };
 
+  template <typename Fact>
+  std::vector<Fact> Each(Fact (Member::*fact)() const) const {
+    std::vector<Fact> all;
+    for (const Member& member : members_) all.push_back((member.*fact)());
+    return all;
+  }
   void MakeRoot();
   void StartAttempt(int attempt);
   void StartMember(size_t index, const std::string& cluster);

@@ -1,10 +1,9 @@
-#include "etcd/etcd_store.h"
+#include "muster/etcd_store.h"
 
 #include <algorithm>
 #include <atomic>
 #include <functional>
 #include <map>
-#include <optional>
 #include <set>
 #include <stdexcept>
 #include <utility>
@@ -12,7 +11,7 @@
 #include "base/interruption.h"
 #include "base/text.h"
 #include "etcd/layout.h"
-#include "muster/etcd_store.h"
+#include "etcd/on_connection.h"
 #include "store/throw.h"
 
 namespace muster {

@@ -8,13 +8,12 @@
 // each key has one name, no queue's name begins another's, and etcd sorts elements by number.
 #pragma once
 
-#include <charconv>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <system_error>
 
+#include "base/parse.h"
 #include "base/percent.h"
 #include "base/text.h"
 #include "etcd/etcd_port.h"
@@ -59,11 +58,7 @@ class EtcdLayout {
   std::optional<uint64_t> NumberOf(std::string_view etcd_key) const {
     if (!KeyOfElement(etcd_key)) return std::nullopt;
     const std::string_view digits = etcd_key.substr(etcd_key.rfind(kBeforeNumber) + 1);
-    const char* const last = digits.data() + digits.size();
-    uint64_t number = 0;
-    const auto [end, failure] = std::from_chars(digits.data(), last, number);
-    if (digits.size() != kDigits || failure != std::errc() || end != last) return std::nullopt;
-    return number;
+    return digits.size() == kDigits ? ParseAll<uint64_t>(digits) : std::nullopt;
   }
 
  private:

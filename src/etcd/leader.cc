@@ -1,12 +1,9 @@
 #include "etcd/leader.h"
 
 #include <algorithm>
-#include <functional>
 #include <utility>
 
-#include "base/planted.h"
-#include "base/prng.h"
-#include "base/probe.h"
+#include "base/instrumented.h"
 #include "base/text.h"
 
 namespace muster {
@@ -141,14 +138,13 @@ Result<std::vector<wire::EtcdPlace>> EtcdLeader::LastRound() const {
     const bool is_new = nodes.insert(place.node).second && sessions.insert(place.session).second &&
                         ranks.insert(place.rank).second;
     if (!is_new || is_another || place.rank < 0 || place.rank >= record_.world_size) {
-      return Error{Code::kProtocol,
-                   Concat(prefix, ": node '", place.node.ToString(), "' as rank ", place.rank,
-                          " of ", record_.world_size, " is impossible, or there twice")};
+      return MakeError(Code::kProtocol, prefix, ": node '", place.node.ToString(), "' as rank ",
+                       place.rank, " of ", record_.world_size, " is impossible, or there twice");
     }
   }
   if (parts != record_.parts) {
-    return Error{Code::kProtocol, Concat(prefix, ": ", parts, " parts of the plan of round ",
-                                         record_.round, " are there, of ", record_.parts)};
+    return MakeError(Code::kProtocol, prefix, ": ", parts, " parts of the plan of round ",
+                     record_.round, " are there, of ", record_.parts);
   }
   return places;
 }

@@ -3,7 +3,7 @@
 #include <functional>
 #include <utility>
 
-#include "base/probe.h"
+#include "base/instrumented.h"
 #include "base/text.h"
 #include "etcd/leader.h"
 
@@ -12,7 +12,7 @@ namespace muster {
 EtcdLeader::Member* EtcdLeader::ReadMember(const EtcdPair& pair) {
   auto record = wire::Read<wire::EtcdMember>(pair.key, pair.value);
   if (record && pair.key != keys_.Member(record->hello.node))
-    record = Error{Code::kProtocol, Concat(pair.key, ": the record of another node")};
+    record = MakeError(Code::kProtocol, pair.key, ": the record of another node");
   if (!record) {
     MUSTER_ETCD_PROBE("a foreign value was found among the members");
     owner_.OnLeaderTrouble(Concat("ignored: ", record.error().message));

@@ -1,12 +1,10 @@
 #include "etcd/link.h"
 
-#include <algorithm>
 #include <chrono>
-#include <functional>
 #include <utility>
 
 #include "base/assert.h"
-#include "base/probe.h"
+#include "base/instrumented.h"
 #include "base/text.h"
 
 namespace muster {
@@ -194,8 +192,6 @@ void EtcdLink::Later(std::unique_ptr<Timer>& timer, Duration pause, void (EtcdLi
     (this->*what)();
   });
 }
-
-Duration EtcdLink::ShortPause() { return kEtcdFirstPause + Duration(prng_.Below(100'000'000)); }
 
 // Even a lease that etcd has confirmed as ended can exist again after a backup was restored.
 int64_t EtcdLink::AbandonLease() {

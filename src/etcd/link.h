@@ -30,8 +30,7 @@ class EtcdLink final : public RendezvousLink, private EtcdWatcher, private EtcdL
  public:
   EtcdLink(Loop& loop, EtcdLinkOptions options, RendezvousLinkListener& owner);
   ~EtcdLink() override;
-  EtcdLink(const EtcdLink&) = delete;
-  EtcdLink& operator=(const EtcdLink&) = delete;
+  EtcdLink(EtcdLink&&) = delete;
 
   void Start() override;
   void Join(Duration timeout) override;
@@ -77,7 +76,7 @@ class EtcdLink final : public RendezvousLink, private EtcdWatcher, private EtcdL
   /// Calls `what` once after `pause`, unless the timer is destroyed before; it is null then.
   void Later(std::unique_ptr<Timer>& timer, Duration pause, void (EtcdLink::*what)());
   /// Short, and different in each node.
-  Duration ShortPause();
+  Duration ShortPause() { return kEtcdFirstPause + Duration(prng_.Below(100'000'000)); }
   void StopTimers();
   void Fail(const Error& why);
 

@@ -1,8 +1,7 @@
 // A node in etcd receives its leader's notices, and detects an etcd that has older data.
 #include <utility>
 
-#include "base/planted.h"
-#include "base/probe.h"
+#include "base/instrumented.h"
 #include "base/text.h"
 #include "etcd/link.h"
 

@@ -3,9 +3,8 @@
 #include <utility>
 
 #include "etcd/calls.h"
-#include "etcd/etcd_handler.h"
-#include "etcd/etcd_store.h"
 #include "etcd/grpc/grpc_etcd.h"
+#include "etcd/on_connection.h"
 #include "muster/etcd_rendezvous.h"
 #include "muster/etcd_store.h"
 #include "os/ports/system.h"

@@ -1,10 +1,8 @@
 #include "etcd/outbox.h"
 
-#include <functional>
 #include <utility>
 
-#include "base/planted.h"
-#include "base/probe.h"
+#include "base/instrumented.h"
 #include "base/text.h"
 
 namespace muster {
@@ -60,8 +58,6 @@ void EtcdOutbox::Delete(EtcdRange range) {
   EtcdOperation& operation = batch[range.begin];
   operation = EtcdDelete(std::move(range));
 }
-
-void EtcdOutbox::Seal() { sealed_ = true; }
 
 void EtcdOutbox::Send() {
   if (over_ || batches_.empty() || !sent_.empty()) return;

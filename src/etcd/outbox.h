@@ -50,7 +50,7 @@ class EtcdOutbox {
   void Put(std::string key, std::string value, int64_t lease);
   void Delete(EtcdRange range);
   /// Later writes wait until all earlier ones are applied.
-  void Seal();
+  void Seal() { sealed_ = true; }
   /// Whether the turn, which last changed at that revision, is as this outbox left it. True also
   /// while a write is under way, when that is unknown.
   bool IsTurn(int64_t changed) const { return !sent_.empty() || changed == turn_.changed; }

@@ -1,16 +1,13 @@
 #include "launch/agent.h"
 
 #include <algorithm>
+#include <csignal>
 #include <utility>
 
 #include "base/assert.h"
 #include "base/text.h"
 
 namespace muster {
-
-namespace {
-constexpr int kTerminate = 15;
-}  // namespace
 
 Agent::Agent(const AgentOptions& options, RendezvousHandler& handler, WorkerRunner& runner,
              AgentHost& host, System& around)
@@ -47,8 +44,6 @@ int Agent::Run() {
   if (!rendezvous_.state().is_joining) rendezvous_.IsDoneBy(clock_.Now() + options_.shutdown_max);
   return status_;
 }
-
-void Agent::OnSignal(int signal) { Post({.kind = AgentEvent::Kind::kSignal, .signal = signal}); }
 
 void Agent::OnWorkerEnded(size_t worker, int64_t pid, int code) {
   Post({.kind = AgentEvent::Kind::kWorkerEnded, .worker = worker, .pid = pid, .code = code});
@@ -148,7 +143,7 @@ void Agent::EndLeftovers() {
   bool was_named = false;
   Instant kill_at = Instant::Never();
   const auto terminate = [&] {
-    runner_.Leftovers(kTerminate);
+    runner_.Leftovers(SIGTERM);
     kill_at = clock_.Now() + options_.rules.grace;
   };
   for (Duration pause = 10ms; !around_.has_ended(); pause = std::min(2 * pause, kPauseMax)) {

@@ -56,7 +56,7 @@ class Agent {
   int Run();
 
   // Any thread.
-  void OnSignal(int signal);
+  void OnSignal(int signal) { Post({.kind = AgentEvent::Kind::kSignal, .signal = signal}); }
   void OnWorkerEnded(size_t worker, int64_t pid, int code);
 
   const std::string& why() const { return why_; }

@@ -33,10 +33,6 @@ Json OrNull(const std::optional<T>& value) {
   return value ? Json(*value) : Json();
 }
 
-std::string BaseName(std::string_view path) {
-  return std::string(path.substr(path.rfind('/') + 1));  // npos + 1 is 0
-}
-
 /// As torchrun: JSON inside of a text, and values of workers in lists of one. Readers expect both.
 std::string InnerMetadata(const AgentEventRecord& event) {
   Json inner;
@@ -46,7 +42,7 @@ std::string InnerMetadata(const AgentEventRecord& event) {
     return Dump(inner);
   }
   inner["group_world_size"] = OrNull(event.group_world_size);
-  inner["entry_point"] = BaseName(event.entry_point);
+  inner["entry_point"] = event.entry_point.substr(event.entry_point.rfind('/') + 1);  // npos + 1: 0
   if (const auto& worker = event.worker) {
     const auto one = [](Json value) { return Json::array({std::move(value)}); };
     inner["local_rank"] = one(worker->local_rank);
@@ -124,8 +120,8 @@ Result<AgentEventSink> OpenAgentEventSink(const AgentEventSinkOptions& options) 
   if (name == "null" || name == "dynamic_rendezvous" || name == "console") return AgentEventSink();
   if (name.starts_with(kFilePrefix) && name.size() > kFilePrefix.size())
     return OpenFile(std::string(name.substr(kFilePrefix.size())), std::move(console));
-  return Error{Code::kInvalid, Concat("there is no event log handler '", Printable(name),
-                                      "'; known are null, console and file:PATH")};
+  return MakeError(Code::kInvalid, "there is no event log handler '", Printable(name),
+                   "'; known are null, console and file:PATH");
 }
 
 }  // namespace muster

@@ -8,18 +8,11 @@
 #include "base/text.h"
 #include "launch/logs/error_file.h"
 #include "launch/logs/failure_json.h"
-#include "launch/logs/last_lines.h"
 #include "os/posix/system_error.h"
 
 namespace muster {
 
 namespace {
-
-std::string Lines(const std::vector<std::string>& lines) {
-  std::string text;
-  for (const std::string& line : lines) text += Concat(text.empty() ? "" : "\n", line);
-  return text;
-}
 
 std::string Counted(int64_t count, const char* one, const char* many) {
   return Concat(count, " ", count == 1 ? one : many);
@@ -34,10 +27,6 @@ JobHost::JobHost(JobOptions options, LogTree logs, AgentEventSink events, Clock&
       clock_(clock),
       began_(clock.Now()) {}
 
-void JobHost::OnJoining() { options_.on_joining(); }
-
-void JobHost::Log(const std::string& line) { options_.log(line, false); }
-
 // ----------------------------------------------------------------------------------------------
 // an attempt
 
@@ -51,7 +40,12 @@ Result<std::vector<WorkerCommand>> JobHost::Prepare(const Placement& place, int6
   const size_t count = options_.workers;
   workers_.assign(count, {});
   failures_.clear();
-  LogRound();
+  const int64_t left = options_.launch.max_restarts - restarts;
+  options_.log(
+      Concat("round ", place.round, ": ", Counted(place.group_world_size, "node", "nodes"), ", ",
+             Counted(place.ranks.world_size, "worker", "workers"), ", formed in ",
+             Milliseconds(place.formed_in), " ms, ", Counted(left, "restart", "restarts"), " left"),
+      place.group_world_size == 1 && restarts == 0);
   MUSTER_TRY(attempt_, logs_.Begin(restarts, count));
   MUSTER_CHECK_OK(StartWatchdog());
   if (options_.launch.command.run_path && count > 1) {
@@ -65,16 +59,6 @@ Result<std::vector<WorkerCommand>> JobHost::Prepare(const Placement& place, int6
     commands.push_back(std::move(command));
   }
   return commands;
-}
-
-void JobHost::LogRound() {
-  const int64_t left = options_.launch.max_restarts - restarts_;
-  options_.log(
-      Concat("round ", place_->round, ": ", Counted(place_->group_world_size, "node", "nodes"),
-             ", ", Counted(place_->ranks.world_size, "worker", "workers"), ", formed in ",
-             Milliseconds(place_->formed_in), " ms, ", Counted(left, "restart", "restarts"),
-             " left"),
-      place_->group_world_size == 1 && restarts_ == 0);
 }
 
 Result<WorkerCommand> JobHost::CommandOf(size_t worker) {
@@ -213,12 +197,15 @@ FailureRecord JobHost::RecordOf(const WorkerFailure& failure) const {
                        .time_seconds = worker.ended_at / 1'000'000,
                        .order = worker.ended_at,
                        .was_signalled = failure.signalled_at.has_value()};
-  const WallTime signalled_at = ToWall(failure.signalled_at.value_or(failure.at));
+  const WallTime signalled_at =
+      clock_.Wall() + (failure.signalled_at.value_or(failure.at) - clock_.Now());
   if (const std::string path = attempt_.ErrorFile(failure.worker); !path.empty())
     AddErrorFile(path, signalled_at, record);
   const StreamPlan plan = PlanStreams(options_.launch.streams, failure.worker);
-  if (plan.err == Destination::kFile || plan.err == Destination::kFileAndConsole)
-    record.output = Lines(LastLines(attempt_.ErrPath(failure.worker)));
+  if (plan.err == Destination::kFile || plan.err == Destination::kFileAndConsole) {
+    for (const std::string& line : LastLines(attempt_.ErrPath(failure.worker)))
+      record.output += Concat(record.output.empty() ? "" : "\n", line);
+  }
   for (const TimerRequest& timer : expired_) {
     if (timer.pid != worker.pid || timer.signal != -failure.code || !record.message.empty())
       continue;
@@ -227,8 +214,6 @@ FailureRecord JobHost::RecordOf(const WorkerFailure& failure) const {
   }
   return record;
 }
-
-WallTime JobHost::ToWall(Instant when) const { return clock_.Wall() + (when - clock_.Now()); }
 
 std::string JobHost::DescribeCause(const std::vector<WorkerFailure>& failures) {
   std::vector<FailureRecord> records;

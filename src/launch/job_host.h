@@ -42,13 +42,13 @@ class JobHost final : public AgentHost {
   JobHost(JobOptions options, LogTree logs, AgentEventSink events, Clock& clock);
 
   // --- AgentHost
-  void OnJoining() override;
+  void OnJoining() override { options_.on_joining(); }
   Result<std::vector<WorkerCommand>> Prepare(const Placement& place, int64_t restarts) override;
   void OnStarted(size_t worker, int64_t pid) override;
   void OnEnded(size_t worker, int64_t pid, ExitCode code) override;
   std::string DescribeCause(const std::vector<WorkerFailure>& failures) override;
   void OnAttemptOver(const std::vector<WorkerFailure>& failures) override;
-  void Log(const std::string& line) override;
+  void Log(const std::string& line) override { options_.log(line, false); }
 
   /// Blocks until everything that workers wrote has been shown.
   void FinishOutput();
@@ -76,8 +76,6 @@ class JobHost final : public AgentHost {
   /// The file for a stream of a worker; empty: the launcher's own stream.
   Result<std::string> OpenStream(size_t worker, int stream, Destination to);
   FailureRecord RecordOf(const WorkerFailure& failure) const;
-  WallTime ToWall(Instant when) const;
-  void LogRound();
   Status StartWatchdog();
   void TakeExpiries();
   void RecordWatchdog(std::string name, const TimerRequest* timer = nullptr);

@@ -2,8 +2,7 @@
 
 #include <algorithm>
 
-#include "base/planted.h"
-#include "base/probe.h"
+#include "base/instrumented.h"
 #include "base/text.h"
 #include "launch/logs/failure_json.h"
 #include "muster/rendezvous_error.h"

@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -135,8 +134,8 @@ Result<std::unique_ptr<Watchdog>> Watchdog::Open(std::string path, Clock& clock,
   struct stat found {};
   if (lstat(path.c_str(), &found) == 0 && !S_ISFIFO(found.st_mode) &&
       !(S_ISREG(found.st_mode) && found.st_size == 0)) {
-    return Error{Code::kInvalid, Concat("TORCHELASTIC_TIMER_FILE '", Printable(path, 512),
-                                        "' is there, and is no pipe of a watchdog: remove it")};
+    return MakeError(Code::kInvalid, "TORCHELASTIC_TIMER_FILE '", Printable(path, 512),
+                     "' is there, and is no pipe of a watchdog: remove it");
   }
   if (unlink(path.c_str()) != 0 && errno != ENOENT) return CannotMake(path);
   if (mkfifo(path.c_str(), 0600) != 0) return CannotMake(path);
@@ -176,7 +175,7 @@ void Watchdog::Run() {
   waited[1] = {.fd = stop_.get(), .events = POLLIN, .revents = 0};
   while (waited[1].revents == 0) {
     if (poll(waited.data(), waited.size(), MillisecondsToWait()) < 0) {
-      if (errno != EINTR) return WarnOnce(Concat("cannot wait: ", std::strerror(errno)));
+      if (errno != EINTR) return WarnOnce(Concat("cannot wait: ", ErrorText(errno)));
       continue;
     }
     // Requests first: a release that has arrived counts.

@@ -83,8 +83,7 @@ class Watchdog {
                                                 std::function<void(const std::string&)> log);
   /// Removes the pipe.
   ~Watchdog();
-  Watchdog(const Watchdog&) = delete;
-  Watchdog& operator=(const Watchdog&) = delete;
+  Watchdog(Watchdog&&) = delete;
 
   const std::string& path() const { return path_; }
 

@@ -56,6 +56,13 @@ void TakeText(const RendezvousParameters& parameters, std::string_view key, std:
   }
 }
 
+milliseconds ReadTimeout(const RendezvousParameters& parameters) {
+  const int64_t seconds = parameters.GetAsInt("read_timeout", 60).value_or(60);
+  if (seconds > 0 && seconds <= kReadTimeoutMax.count()) return std::chrono::seconds(seconds);
+  throw std::invalid_argument(Concat("read_timeout is ", seconds,
+                                     ": it must be a positive number of seconds, at most a year"));
+}
+
 void MustBe(bool right, std::string_view what, int64_t found, std::string_view allowed) {
   if (right) return;
   throw std::invalid_argument(

@@ -19,6 +19,10 @@ void TakeSeconds(const RendezvousParameters& parameters, std::string_view key,
                  std::chrono::milliseconds& setting);
 void TakeText(const RendezvousParameters& parameters, std::string_view key, std::string& setting);
 
+inline constexpr std::chrono::seconds kReadTimeoutMax{365 * 24 * 3600};
+/// The option read_timeout: how long a store may take to answer.
+std::chrono::milliseconds ReadTimeout(const RendezvousParameters& parameters);
+
 void MustBe(bool right, std::string_view what, int64_t found, std::string_view allowed);
 /// Checks a run id or a label.
 void MustBePrintable(const std::string& text, std::string_view what, size_t bytes_max);

@@ -10,8 +10,8 @@
 
 #include "base/text.h"
 #include "etcd/cluster.h"
-#include "etcd/etcd_handler.h"
 #include "etcd/grpc/grpc_etcd.h"
+#include "etcd/on_connection.h"
 #include "etcd/test_client.h"
 #include "muster/rendezvous_error.h"
 #include "os/ports/system.h"

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "base/planted.h"
+#include "base/instrumented.h"
 #include "base/text.h"
 #include "etcd/records.h"
 #include "sim/etcd_fixture.h"

@@ -10,7 +10,7 @@
 #include <string>
 #include <utility>
 
-#include "base/planted.h"
+#include "base/instrumented.h"
 #include "base/text.h"
 #include "sim/etcd_fixture.h"
 #include "sim/held_etcd.h"

@@ -4,11 +4,10 @@
 #include <grpcpp/support/channel_arguments.h>
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <utility>
 
 #include "base/text.h"
+#include "os/posix/file_io.h"
 #include "os/posix/process.h"
 
 namespace muster::etcd {
@@ -31,11 +30,6 @@ constexpr size_t kStaleMax = 3;
 constexpr Duration kPauseMin = 50ms;
 constexpr Duration kPauseMax = 1s;
 
-gpr_timespec GrpcDeadline(Duration from_now) {
-  return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
-                      gpr_time_from_nanos(from_now.count(), GPR_TIMESPAN));
-}
-
 using Tag = std::function<void(bool ok)>;
 
 // By default etcd closes connections that ping more often than every 5 s. Client::CheckSilence()
@@ -47,11 +41,9 @@ constexpr int kConnectMs = 1'500;
 constexpr int kAnswerBytesMax = 256 * 1024 * 1024;
 
 Result<std::string> ReadWhole(const std::string& path, std::string_view what) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(file), {}};
-  if (!file || text.empty())
-    return Error{Code::kInvalid, Concat("cannot read the ", what, " of etcd's access: ", path)};
-  return text;
+  std::string text = ReadUpTo(path).value_or("");
+  if (!text.empty()) return text;
+  return MakeError(Code::kInvalid, "cannot read the ", what, " of etcd's access: ", path);
 }
 
 grpc::ChannelArguments Arguments() {
@@ -67,14 +59,6 @@ grpc::ChannelArguments Arguments() {
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetMaxReceiveMessageSize(kAnswerBytesMax);
   return arguments;
-}
-
-std::shared_ptr<Connection> Connect(const Endpoint& endpoint, const Credentials& credentials,
-                                    Instant now) {
-  auto channel =
-      grpc::CreateCustomChannel(Concat("dns:///", endpoint.ToString()), credentials, Arguments());
-  return std::make_shared<Connection>(
-      Connection{.endpoint = endpoint, .channel = std::move(channel), .alive_at = now});
 }
 
 }  // namespace
@@ -102,8 +86,6 @@ bool FromBytes(const grpc::ByteBuffer& bytes, google::protobuf::MessageLite& mes
   if (bytes.Valid() && !bytes.DumpToSingleSlice(&slice).ok()) return false;
   return message.ParseFromArray(slice.begin(), static_cast<int>(slice.size()));
 }
-
-Completions::Completions(Loop& loop) : loop_(loop), thread_([this] { Run(); }) {}
 
 Completions::~Completions() {
   *open_ = false;
@@ -151,7 +133,11 @@ Client::~Client() {
 std::shared_ptr<Connection> Client::Current() {
   if (!current_) {
     const auto& [host, port] = access_.endpoints[member_];
-    current_ = Connect({host, static_cast<uint16_t>(port)}, credentials_, loop_.Now());
+    const Endpoint endpoint{host, static_cast<uint16_t>(port)};
+    auto channel = grpc::CreateCustomChannel(Concat("dns:///", endpoint.ToString()), credentials_,
+                                             Arguments());
+    current_ = std::make_shared<Connection>(
+        Connection{.endpoint = endpoint, .channel = std::move(channel), .alive_at = loop_.Now()});
   }
   return current_;
 }
@@ -212,7 +198,8 @@ void Client::Send(const std::shared_ptr<Connection>& over, const std::string& me
                   std::function<void(const Attempt&)> then) {
   const auto attempt = std::make_shared<Attempt>();
   attempt->over = over;
-  attempt->context.set_deadline(GrpcDeadline(limit));
+  attempt->context.set_deadline(
+      gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_nanos(limit.count(), GPR_TIMESPAN)));
   if (!anonymous) AddCredentials(attempt->context);
   attempt->reader = attempt->over->stub.PrepareUnaryCall(&attempt->context, method, request,
                                                          completions_.queue());

@@ -8,6 +8,7 @@
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/support/async_unary_call.h>
+#include <grpcpp/support/status.h>
 
 #include <atomic>
 #include <functional>
@@ -22,10 +23,43 @@
 #include "base/prng.h"
 #include "etcd.pb.h"
 #include "etcd/etcd_port.h"
-#include "etcd/grpc/failure.h"
 #include "muster/etcd.h"
 
 namespace muster::etcd {
+
+// --- What a failure of gRPC or an error of etcd means for the request.
+
+/// Whether a repetition can help.
+enum class Outcome {
+  kBusy,     ///< Nothing happened; repeat later.
+  kNothing,  ///< Nothing happened; try another server.
+  kUnknown,  ///< It may have happened.
+  kStale,    ///< Nothing happened; the token is not valid any more.
+  kRefused,  ///< Nothing happened, and repeating will not help.
+};
+
+struct Failure {
+  Outcome outcome{};
+  Error error;  ///< For the caller, if the request is not repeated; names the endpoint.
+  /// How certain it is that one side does not accept the other's certificate: up to kDistrustSure.
+  /// Another server's certificate may be accepted.
+  size_t distrust = 0;
+};
+/// A server that refuses a client certificate only closes the connection, and gRPC sees nothing
+/// else. So the refusal is certain only after several times.
+inline constexpr size_t kDistrustSure = 4;
+
+/// `reached`: the request was passed to a connection.
+Failure Classify(const grpc::Status& status, bool reached, const Endpoint& endpoint,
+                 const EtcdOptions& access);
+
+/// Whether a call was passed to a connection, from the peer in its context: until then that is the
+/// name to be resolved.
+inline bool IsReached(const std::string& peer) {
+  return peer.starts_with("ipv4:") || peer.starts_with("ipv6:");
+}
+
+// --- The client
 
 /// A connection to one member of a cluster. After a failure it is replaced by a new one, which
 /// connects at once; gRPC's own reconnection would first wait for its back-off.
@@ -47,12 +81,11 @@ Result<Credentials> CredentialsOf(const EtcdOptions& access);
 class Completions {
  public:
   /// std::system_error: no thread could be started.
-  explicit Completions(Loop& loop);
+  explicit Completions(Loop& loop) : loop_(loop), thread_([this] { Run(); }) {}
   /// Posted completions do nothing afterwards. Waits until all operations have ended; the caller
   /// has cancelled them, so this does not wait for answers.
   ~Completions();
-  Completions(const Completions&) = delete;
-  Completions& operator=(const Completions&) = delete;
+  Completions(Completions&&) = delete;
 
   grpc::CompletionQueue* queue() { return &queue_; }
 
@@ -112,8 +145,7 @@ class Client {
   Client(EtcdOptions access, Credentials credentials, Loop& loop);
   /// Cancels all calls and watches without reports.
   ~Client();
-  Client(const Client&) = delete;
-  Client& operator=(const Client&) = delete;
+  Client(Client&&) = delete;
 
   const EtcdOptions& access() const { return access_; }
   size_t members() const { return access_.endpoints.size(); }

@@ -1,12 +1,11 @@
-#include "etcd/grpc/failure.h"
-
+// What a failure of gRPC or an error of etcd means for the request.
 #include <algorithm>
 #include <array>
-#include <cstddef>
 #include <string_view>
 #include <utility>
 
 #include "base/text.h"
+#include "etcd/grpc/client.h"
 
 namespace muster::etcd {
 

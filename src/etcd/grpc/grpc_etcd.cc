@@ -107,8 +107,7 @@ class GrpcWatch final : public ClientWatch {
     Open();
   }
   ~GrpcWatch() override { Stop(); }
-  GrpcWatch(const GrpcWatch&) = delete;
-  GrpcWatch& operator=(const GrpcWatch&) = delete;
+  GrpcWatch(GrpcWatch&&) = delete;
 
   void Stop() override {
     if (client_ == nullptr) return;
@@ -323,16 +322,16 @@ class GrpcEtcd final : public Etcd {
   // In etcd's API this is a stream. A stream with one request and one response is a call.
   void KeepAlive(int64_t id, Duration patience,
                  std::function<void(Result<Duration>)> done) override {
-    Start<Lease>(
-        {.method = "/etcdserverpb.Lease/LeaseKeepAlive",
-         .request = Naming(id),
-         .repeatable = true,
-         .hurried = true},  // leases last for seconds, and each holds a node's place
-        patience, std::move(done), [id, name = Describe()](const Lease& lease) -> Result<Duration> {
-          if (lease.ttl() > 0) return Duration(std::chrono::seconds(lease.ttl()));
-          return Error{Code::kNotFound,
-                       Concat(name, ": there is no lease ", id, "; it has expired or was revoked")};
-        });
+    Start<Lease>({.method = "/etcdserverpb.Lease/LeaseKeepAlive",
+                  .request = Naming(id),
+                  .repeatable = true,
+                  .hurried = true},  // leases last for seconds, and each holds a node's place
+                 patience, std::move(done),
+                 [id, name = Describe()](const Lease& lease) -> Result<Duration> {
+                   if (lease.ttl() > 0) return Duration(std::chrono::seconds(lease.ttl()));
+                   return MakeError(Code::kNotFound, name, ": there is no lease ", id,
+                                    "; it has expired or was revoked");
+                 });
   }
 
   void Revoke(int64_t id, Duration patience, std::function<void(Status)> done) override {
@@ -387,8 +386,8 @@ EtcdConnector ConnectorTo(const EtcdOptions& access) {
     try {
       return {std::make_shared<etcd::GrpcEtcd>(access, std::move(credentials), loop)};
     } catch (const std::system_error& error) {
-      return Error{Code::kUnavailable,
-                   Concat("no thread for a client of ", access.ToString(), ": ", error.what())};
+      return MakeError(Code::kUnavailable, "no thread for a client of ", access.ToString(), ": ",
+                       error.what());
     }
   };
 }

@@ -1,9 +1,9 @@
 #include "launch/core/agent_machine.h"
 
+#include <csignal>
 #include <utility>
 
-#include "base/planted.h"
-#include "base/probe.h"
+#include "base/instrumented.h"
 #include "base/text.h"
 #include "launch/core/signals.h"
 
@@ -11,22 +11,12 @@ namespace muster {
 
 namespace {
 
-// By number, because the core includes no system headers. These never change on Linux.
-constexpr int kTerminate = 15;
-constexpr int kKill = 9;
-
 constexpr int kSuccess = 0;
 constexpr int kFailure = 1;
 
 constexpr const char* kAllHereSucceeded = "all workers here have succeeded";
 
-std::string HowItEnded(ExitCode code) {
-  return code < 0 ? Concat("died by signal ", -code) : Concat("ended with status ", code);
-}
-
 }  // namespace
-
-AgentMachine::AgentMachine(const AgentRules& rules) : rules_(rules) {}
 
 AgentActions AgentMachine::Step(const AgentEvent& event, Instant now) {
   AgentActions out;
@@ -55,7 +45,7 @@ void AgentMachine::Handle(const AgentEvent& event, Instant now, AgentActions& ou
       MUSTER_LAUNCH_PROBE("a worker could not be started");
       why_ = event.text;
       Close(out);
-      return Stop(Then::kFail, kTerminate, now, out);
+      return Stop(Then::kFail, SIGTERM, now, out);
     case Kind::kMembership:
       return OnMembership(event, now, out);
     case Kind::kBlame:
@@ -110,7 +100,7 @@ void AgentMachine::OnMembership(const AgentEvent& event, Instant now, AgentActio
     if (Planted(Bug::kMembershipCosts)) ++restarts_;
     why_ = event.text;
     verdict_at_ = Instant::Never();
-    Stop(Then::kRejoin, kTerminate, now, out);
+    Stop(Then::kRejoin, SIGTERM, now, out);
   } else if (stage_ == Stage::kBarrier) {
     // Other nodes restart or are lost. The workers of this node have succeeded in any case.
     MUSTER_LAUNCH_PROBE("members came or went while a node was at the exit");
@@ -129,7 +119,7 @@ void AgentMachine::OnJobFailed(const AgentEvent& event, Instant now, AgentAction
   if (stage_ == Stage::kStopping) MUSTER_LAUNCH_PROBE("the job failed while workers were stopped");
   why_ = event.text;
   closed_ = true;
-  Stop(Then::kFail, kTerminate, now, out);
+  Stop(Then::kFail, SIGTERM, now, out);
 }
 
 // The first signal is forwarded. The second one sends SIGTERM and begins another grace, for workers
@@ -157,8 +147,8 @@ void AgentMachine::OnSignal(const AgentEvent& event, Instant now, AgentActions& 
   }
   Stop(Then::kSignalled,
        signals_ == 1   ? event.signal
-       : signals_ == 2 ? kTerminate
-                       : kKill,
+       : signals_ == 2 ? SIGTERM
+                       : SIGKILL,
        now, out);
 }
 
@@ -176,7 +166,7 @@ void AgentMachine::OnTime(Instant now, AgentActions& out) {
   if (!killed_) {
     MUSTER_LAUNCH_PROBE("workers were killed after their grace");
     if (Planted(Bug::kNeverKilled)) return;
-    return SignalAll(kKill, now, out);
+    return SignalAll(SIGKILL, now, out);
   }
   for (const size_t worker : alive_)
     out.push_back({.text = Concat("worker ", worker, " cannot be killed, and is left behind")});
@@ -202,12 +192,14 @@ void AgentMachine::Start(AgentActions& out) {
 
 void AgentMachine::WorkersFailed(Instant now, AgentActions& out) {
   const WorkerFailure& first = failures_.front();
-  why_ = Concat("worker ", first.worker, " ", HowItEnded(first.code));
+  why_ = Concat("worker ", first.worker,
+                first.code < 0 ? Concat(" died by signal ", -first.code)
+                               : Concat(" ended with status ", first.code));
   if (!alone_) {
     out.push_back({.kind = AgentAction::Kind::kReportFailure});
     verdict_at_ = now + rules_.verdict_patience;
   }
-  Stop(Then::kUndecided, kTerminate, now, out);
+  Stop(Then::kUndecided, SIGTERM, now, out);
   if (alone_) Judge(out);
 }
 
@@ -244,7 +236,7 @@ void AgentMachine::Stop(Then then, int signal, Instant now, AgentActions& out) {
 }
 
 void AgentMachine::SignalAll(int signal, Instant now, AgentActions& out) {
-  killed_ = signal == kKill;
+  killed_ = signal == SIGKILL;
   due_ = now + (killed_ ? rules_.kill_patience : rules_.grace);
   out.push_back({.kind = AgentAction::Kind::kSignal,
                  .workers = {alive_.begin(), alive_.end()},

@@ -100,7 +100,7 @@ struct WorkerFailure {
 
 class AgentMachine {
  public:
-  explicit AgentMachine(const AgentRules& rules);
+  explicit AgentMachine(const AgentRules& rules) : rules_(rules) {}
 
   AgentActions Step(const AgentEvent& event, Instant now);
 

@@ -71,10 +71,9 @@ Result<Cpus> ExclusiveShare(const NumaTopology& topology, int node, const Cpus& 
   const std::vector<Cpus> cores =
       Grouped(cpus, [&](int cpu) { return topology.cpus.at(cpu).threads; });
   if (cores.size() < place.count) {
-    return Error{Code::kInvalid,
-                 Concat("binding exclusively takes a core for each of the ", place.count,
-                        " GPUs of NUMA node ", node, ", and ", cores.size(),
-                        " may be used: bind to node or socket instead")};
+    return MakeError(Code::kInvalid, "binding exclusively takes a core for each of the ",
+                     place.count, " GPUs of NUMA node ", node, ", and ", cores.size(),
+                     " may be used: bind to node or socket instead");
   }
   const size_t each = cores.size() / place.count;
   const size_t left_over = cores.size() % place.count;
@@ -89,9 +88,9 @@ Result<Cpus> ExclusiveShare(const NumaTopology& topology, int node, const Cpus& 
 Result<Cpus> CacheShare(const NumaTopology& topology, const Cpus& cpus, Place place) {
   for (const int cpu : cpus) {
     if (topology.cpus.at(cpu).cache.empty()) {
-      return Error{Code::kInvalid, Concat("CPU ", cpu,
-                                          " does not report which others share its cache, and "
-                                          "core-complex needs that: bind to node instead")};
+      return MakeError(Code::kInvalid, "CPU ", cpu,
+                       " does not report which others share its cache, and core-complex needs "
+                       "that: bind to node instead");
     }
   }
   std::vector<Cpus> groups = Grouped(cpus, [&](int cpu) { return topology.cpus.at(cpu).cache; });
@@ -110,8 +109,7 @@ Result<Cpus> ParseCpuList(std::string_view text) {
     const std::optional<int> first = CpuNumber(range.substr(0, dash));
     const std::optional<int> last = dash == range.npos ? first : CpuNumber(range.substr(dash + 1));
     if (!first || !last || *first > *last) {
-      return Error{Code::kInvalid,
-                   Concat("'", Printable(text), "' is no list of CPUs as in 0-3,8")};
+      return MakeError(Code::kInvalid, "'", Printable(text), "' is no list of CPUs as in 0-3,8");
     }
     for (int cpu = *first; cpu <= *last; ++cpu) cpus.push_back(cpu);
   }
@@ -137,34 +135,31 @@ Result<NumaMode> ParseNumaMode(std::string_view word) {
   if (word == "socket") return NumaMode::kSocket;
   if (word == "exclusive") return NumaMode::kExclusive;
   if (word == "core-complex") return NumaMode::kCoreComplex;
-  return Error{Code::kInvalid,
-               Concat("'", Printable(word),
-                      "' is no way to bind workers: write node, socket, exclusive or "
-                      "core-complex")};
+  return MakeError(Code::kInvalid, "'", Printable(word),
+                   "' is no way to bind workers: write node, socket, exclusive or core-complex");
 }
 
 Result<Cpus> CpusOfWorker(NumaMode mode, const NumaTopology& topology,
                           const std::vector<int>& gpu_nodes, size_t local_rank,
                           const Cpus& allowed) {
   if (local_rank >= gpu_nodes.size()) {
-    return Error{Code::kInvalid, Concat("worker ", local_rank, " has no GPU to run next to: there ",
-                                        gpu_nodes.size() == 1 ? "is " : "are ", gpu_nodes.size(),
-                                        "; start one worker for each, or do not bind them")};
+    return MakeError(Code::kInvalid, "worker ", local_rank, " has no GPU to run next to: there ",
+                     gpu_nodes.size() == 1 ? "is " : "are ", gpu_nodes.size(),
+                     "; start one worker for each, or do not bind them");
   }
   const int node = gpu_nodes[local_rank];
   if (!topology.nodes.contains(node)) {
-    return Error{Code::kInvalid, Concat("GPU ", local_rank, " is on NUMA node ", node,
-                                        ", and the system knows no CPUs of such a node")};
+    return MakeError(Code::kInvalid, "GPU ", local_rank, " is on NUMA node ", node,
+                     ", and the system knows no CPUs of such a node");
   }
   const Cpus wanted =
       mode == NumaMode::kSocket ? CpusOfSocket(topology, node) : topology.nodes.at(node);
   const Cpus cpus = Common(wanted, allowed);
   if (cpus.empty()) {
-    return Error{Code::kInvalid, Concat("GPU ", local_rank, " is on NUMA node ", node,
-                                        " with the CPUs '", FormatCpuList(wanted),
-                                        "', and none of them may be used: this process is "
-                                        "bound to '",
-                                        FormatCpuList(allowed), "'")};
+    return MakeError(Code::kInvalid, "GPU ", local_rank, " is on NUMA node ", node,
+                     " with the CPUs '", FormatCpuList(wanted),
+                     "', and none of them may be used: this process is bound to '",
+                     FormatCpuList(allowed), "'");
   }
   const Place place = PlaceOnNode(gpu_nodes, local_rank);
   if (mode == NumaMode::kExclusive) return ExclusiveShare(topology, node, cpus, place);

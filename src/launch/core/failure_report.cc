@@ -22,8 +22,7 @@ constexpr std::string_view kParameters = " !\"#$%&'()*+,-./0123456789:;<=>?";
 constexpr uint64_t kSeenLateMax = 100'000;  // microseconds
 
 std::string_view WithoutLastLineEnds(std::string_view text) {
-  while (text.ends_with('\n') || text.ends_with('\r')) text.remove_suffix(1);
-  return text;
+  return text.substr(0, text.find_last_not_of("\r\n") + 1);  // 0 where there is no text
 }
 
 /// The width in characters, not bytes.

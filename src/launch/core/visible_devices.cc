@@ -4,7 +4,6 @@
 #include <charconv>
 #include <cstdint>
 #include <set>
-#include <string_view>
 #include <system_error>
 
 #include "base/parse.h"
@@ -112,8 +111,8 @@ Result<std::string> OnlyDeviceOf(size_t worker, const std::optional<std::string>
   const std::vector<std::string_view> named = Split(*visible, ',');
   const size_t count = visible->empty() ? 0 : named.size();
   if (worker < count) return std::string(Trim(named[worker]));
-  return Error{Code::kInvalid, Concat(variable, "='", Printable(*visible), "' names ", count,
-                                      " devices, and worker ", worker, " needs one of its own")};
+  return MakeError(Code::kInvalid, variable, "='", Printable(*visible), "' names ", count,
+                   " devices, and worker ", worker, " needs one of its own");
 }
 
 }  // namespace muster

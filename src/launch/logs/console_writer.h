@@ -6,7 +6,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <cstddef>
@@ -34,8 +33,7 @@ class ConsoleWriter {
     is_socket_ = known && S_ISSOCK(found.st_mode);
     may_block_ = known && (S_ISFIFO(found.st_mode) || is_terminal_);
   }
-  ConsoleWriter(const ConsoleWriter&) = delete;
-  ConsoleWriter& operator=(const ConsoleWriter&) = delete;
+  ConsoleWriter(ConsoleWriter&&) = delete;
 
   /// Queues a line; adds a line end if it has none. The state of an unfinished line (`is_state`) is
   /// replaced by the next line or state on a terminal, and a line elsewhere. Does nothing once

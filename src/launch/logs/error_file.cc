@@ -6,9 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cmath>
-#include <iterator>
 #include <vector>
 
 #include "base/calendar.h"
@@ -66,10 +64,7 @@ Shape ShapeOf(std::string_view text) {
 /// The UTF-16 unit of an escape \uXXXX at `at`; 0 if there is none.
 unsigned EscapedUnit(std::string_view text, size_t at) {
   if (text.substr(std::min(at, text.size()), 2) != "\\u" || text.size() - at < 6) return 0;
-  unsigned unit = 0;
-  const char* const end = text.data() + at + 6;
-  const auto read = std::from_chars(text.data() + at + 2, end, unit, 16);
-  return read.ptr == end && read.ec == std::errc() ? unit : 0;
+  return ParseAll<unsigned>(text.substr(at + 2, 4), 16).value_or(0);
 }
 
 /// Python writes \udcXX for undecodable bytes of file names; strict parsers refuse the whole file.
@@ -91,7 +86,7 @@ void ReplaceLoneSurrogates(std::string& text) {
 
 template <typename... Pieces>
 Error Wrong(const Pieces&... why) {
-  return Error{Code::kProtocol, Concat(why...)};
+  return MakeError(Code::kProtocol, why...);
 }
 
 /// The value at a path such as "/message/extraInfo"; null if there is none, or a null.
@@ -141,10 +136,8 @@ int64_t ErrorTime(WallTime written, std::optional<int64_t> timestamp) {
 
 /// After a system call that failed, such as "cannot be written".
 Error FileError(const std::string& path, std::string_view problem) {
-  const bool absent = errno == ENOENT || errno == ENOTDIR;
-  Error error = SystemError(Concat(Printable(path, 1024), " ", problem));
-  if (absent) error.code = Code::kNotFound;
-  return error;
+  const Code code = IsOneOf(errno, {ENOENT, ENOTDIR}) ? Code::kNotFound : Code::kUnavailable;
+  return SystemError(Concat(Printable(path, 1024), " ", problem), errno, code);
 }
 
 Error CannotWrite(const std::string& path) {
@@ -242,7 +235,7 @@ Result<ReadFile> ReadErrorFile(const std::string& path) {
   struct stat facts = {};
   if (!file.is_open() || fstat(file.get(), &facts) != 0) return FileError(path, "cannot be read");
   if (!S_ISREG(facts.st_mode)) {
-    return Error{Code::kInvalid, Concat(Printable(path, 1024), " is not a regular file")};
+    return MakeError(Code::kInvalid, Printable(path, 1024), " is not a regular file");
   }
   std::optional<std::string> bytes = ReadUpTo(file.get(), kErrorFileBytesMax + 1);
   if (!bytes) return FileError(path, "cannot be read");
@@ -308,8 +301,7 @@ Status WriteWhole(const std::string& to, std::string_view bytes) {
   if (ReplaceFile(to, bytes, 0666).is_open()) return Ok();
   // The file may be writable while its folder is not. A full disk is not such a reason: writing in
   // place would only lose the old content.
-  constexpr int kNotReplaceable[] = {EBUSY, EXDEV, EACCES, EPERM, EROFS};
-  const bool in_place = std::ranges::find(kNotReplaceable, errno) != std::end(kNotReplaceable);
+  const bool in_place = IsOneOf(errno, {EBUSY, EXDEV, EACCES, EPERM, EROFS});
   Error why = CannotWrite(to);
   return exists && in_place ? WriteInPlace(to, bytes) : Status(std::move(why));
 }

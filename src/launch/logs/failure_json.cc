@@ -108,7 +108,7 @@ std::string ToJson(const FailureRecord& record) {
 
 Result<FailureRecord> FailureFromJson(std::string_view json) {
   const auto wrong = [](std::string_view why) {
-    return Error{Code::kProtocol, Concat("a node's failure cannot be read: ", why)};
+    return MakeError(Code::kProtocol, "a node's failure cannot be read: ", why);
   };
   const Result<Json> object = ParseForeignJson(json, kFailureJsonBytesMax);
   if (!object) return wrong(object.error().message);

@@ -15,7 +15,6 @@
 #include <climits>
 #include <cstring>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 #include "base/text.h"
@@ -23,6 +22,7 @@
 #include "os/posix/file_io.h"
 #include "os/posix/forking.h"
 #include "os/posix/posix_clock.h"
+#include "os/posix/process.h"
 #include "os/posix/system_error.h"
 
 namespace muster {
@@ -43,8 +43,6 @@ constexpr size_t kStateBytesMax = 4096;
 
 /// A ninth of the CPU share of other threads.
 constexpr int kNiceness = 10;
-
-std::string_view Why(int number) { return std::strerror(number); }
 
 /// A worker that opens /dev/stdout again truncates its log and continues at the beginning.
 bool WasCut(int fd, uint64_t scanned) {
@@ -114,11 +112,8 @@ Result<std::unique_ptr<Follower>> Follower::Open(FollowerOptions options) {
       new Follower(std::move(options), std::move(wake), std::move(inotify)));
   // The signals of the process are for other threads, and SIGPIPE must not end it.
   const AllSignalsBlocked blocked;
-  try {
-    follower->thread_ = std::thread([raw = follower.get()] { raw->Run(); });
-  } catch (const std::system_error& error) {
-    return SystemError("cannot start a thread for the workers' logs", error.code().value());
-  }
+  MUSTER_TRY(follower->thread_, StartThread("cannot start a thread for the workers' logs",
+                                            [raw = follower.get()] { raw->Run(); }));
   return follower;
 }
 
@@ -267,7 +262,7 @@ Follower::Growth Follower::Read(File& file) {
   const auto old = static_cast<size_t>(file.scanned - file.line_begin);
   const ssize_t count = ReadAt(file.fd.get(), buffer_.data() + old, kBlockBytes, file.scanned);
   if (count < 0 && !std::exchange(file.has_reported, true)) {
-    Warn(Concat("cannot read '", Printable(file.what.path, 512), "': ", Why(errno),
+    Warn(Concat("cannot read '", Printable(file.what.path, 512), "': ", ErrorText(errno),
                 "; its rest may not be shown"));
   }
   if (count == 0 && WasCut(file.fd.get(), file.scanned)) {
@@ -306,7 +301,7 @@ void Follower::Show(File& file, std::string_view line, bool on_console) {
   if (!WriteAll(file.duplicate->fd.get(), copy)) {
     file.duplicate->broken = true;
     Warn(Concat("cannot write filtered lines to '", Printable(file.duplicate->path, 512),
-                "': ", Why(errno), "; the rest is only in the logs"));
+                "': ", ErrorText(errno), "; the rest is only in the logs"));
   }
 }
 
@@ -367,7 +362,7 @@ void Follower::Flush() {
     const std::string name = fd == STDOUT_FILENO   ? "standard output"
                              : fd == STDERR_FILENO ? "standard error"
                                                    : Concat("descriptor ", fd);
-    Warn(Concat("cannot write to ", name, ": ", Why(console->broken()),
+    Warn(Concat("cannot write to ", name, ": ", ErrorText(console->broken()),
                 "; workers go on, and their output is only in their logs from now on"));
   }
 }

@@ -63,8 +63,7 @@ class Follower {
 
   /// Stops immediately. Lines that have not been shown are only in the files: see Finish().
   ~Follower();
-  Follower(const Follower&) = delete;
-  Follower& operator=(const Follower&) = delete;
+  Follower(Follower&&) = delete;
 
   /// From its beginning. Both files are opened here, so their directories may be renamed later. Any
   /// thread. kUnavailable: one of them cannot be opened; nothing is followed then.

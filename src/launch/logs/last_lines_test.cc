@@ -1,4 +1,4 @@
-#include "launch/logs/last_lines.h"
+#include "launch/logs/log_tree.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

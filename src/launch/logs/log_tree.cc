@@ -4,11 +4,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <system_error>
 
 #include "base/prng.h"
+#include "launch/core/failure_report.h"
+#include "os/posix/file_io.h"
 #include "os/posix/owned_fd.h"
 #include "os/posix/system_error.h"
 
@@ -50,8 +53,8 @@ Result<std::string> MakeRoot(const LogTreeOptions& options, Prng& prng) {
   if (failure) {
     // Clearer than the library's message for an existing file.
     if (struct stat found{}; stat(root.c_str(), &found) == 0 && !S_ISDIR(found.st_mode)) {
-      return Error{Code::kInvalid, Concat("--log-dir '", Printable(options.root, 512),
-                                          "' is a file, and logs need a directory", kAdvice)};
+      return MakeError(Code::kInvalid, "--log-dir '", Printable(options.root, 512),
+                       "' is a file, and logs need a directory", kAdvice);
     }
     return Refused("create the log directory", root.string(), failure.value());
   }
@@ -94,9 +97,9 @@ Result<LogTree> LogTree::Create(const LogTreeOptions& options) {
     return LogTree("", {});
   }
   if (options.run_id.find('/') != std::string::npos) {
-    return Error{Code::kInvalid, Concat("the run id '", Printable(options.run_id),
-                                        "' cannot name the directory of its logs: use an "
-                                        "--rdzv-id without '/', or --log-dir /dev/null")};
+    return MakeError(Code::kInvalid, "the run id '", Printable(options.run_id),
+                     "' cannot name the directory of its logs: use an --rdzv-id without '/', or "
+                     "--log-dir /dev/null");
   }
   Prng prng(options.seed);
   MUSTER_TRY(const std::string root, MakeRoot(options, prng));
@@ -128,10 +131,36 @@ Status RoomOf(const std::string& directory, const struct statvfs& left) {
   const bool no_blocks = left.f_blocks > 0 && left.f_bavail == 0;
   const bool no_files = left.f_files > 0 && left.f_favail == 0;
   if (!no_blocks && !no_files) return Ok();
-  return Error{Code::kUnavailable,
-               Concat("no ", std::string_view(no_blocks ? "space" : "room for files"),
-                      " left on the disk of the log directory '", Printable(directory, 512),
-                      "': what workers write is lost; make room there", kAdvice)};
+  return MakeError(Code::kUnavailable, "no ",
+                   std::string_view(no_blocks ? "space" : "room for files"),
+                   " left on the disk of the log directory '", Printable(directory, 512),
+                   "': what workers write is lost; make room there", kAdvice);
+}
+
+std::vector<std::string> LastLines(const std::string& path, const LastLinesLimits& limits) {
+  // O_NONBLOCK: a worker may have replaced the file by a FIFO, on which the report must not hang.
+  const OwnedFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  struct stat found {};
+  if (!file.is_open() || fstat(file.get(), &found) != 0 || !S_ISREG(found.st_mode)) return {};
+  const auto size = static_cast<size_t>(found.st_size);
+  std::string bytes(std::min(size, limits.bytes_max), '\0');
+  const ssize_t count = ReadAt(file.get(), bytes.data(), bytes.size(), size - bytes.size());
+
+  std::string_view rest(bytes.data(), static_cast<size_t>(std::max<ssize_t>(count, 0)));
+  while (rest.ends_with('\n') || rest.ends_with('\r')) rest.remove_suffix(1);
+  std::vector<std::string> lines;
+  while (!rest.empty() && lines.size() < limits.lines_max) {
+    const size_t end = rest.rfind('\n');
+    const bool first = end == rest.npos;
+    const bool incomplete = first && bytes.size() < size;
+    // Half a line is worth showing only if it is all there is.
+    if (incomplete && !lines.empty()) break;
+    lines.push_back(Concat(incomplete ? "..." : "",
+                           OneLine(PlainLine(first ? rest : rest.substr(end + 1), " "))));
+    rest = rest.substr(0, first ? 0 : end);
+  }
+  std::reverse(lines.begin(), lines.end());
+  return lines;
 }
 
 }  // namespace muster

@@ -14,6 +14,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/result.h"
 #include "base/text.h"
@@ -78,5 +79,16 @@ class LogTree {
 
 /// The result of CheckRoom() for the system's answer.
 Status RoomOf(const std::string& directory, const struct statvfs& left);
+
+struct LastLinesLimits {
+  size_t lines_max = 20;
+  size_t bytes_max = 8 * 1024;  ///< Of the file; a line that began before is cut or left out.
+};
+
+/// The last lines of a log, oldest first, without their ends, fit for a report: of text that was
+/// overwritten with '\r' only the last state is shown, colours are removed, tabs become blanks, and
+/// bytes that do not print are \xNN. Empty lines at the end do not count. Empty if there is no such
+/// file, or it cannot be read: a report does not mention that.
+std::vector<std::string> LastLines(const std::string& path, const LastLinesLimits& limits = {});
 
 }  // namespace muster

@@ -2,19 +2,17 @@
 
 #include <algorithm>
 #include <cctype>
+#include <utility>
 
 #include "base/parse.h"
 #include "base/text.h"
 #include "base/trim.h"
-#include "launch/options/nearest.h"
 
 namespace muster {
 
 namespace {
 
 using Kind = ArgumentSpec::Kind;
-
-bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
 bool TakesValue(const ArgumentSpec& spec) {
   return spec.kind != Kind::kFlag && spec.kind != Kind::kHelp;
@@ -37,9 +35,9 @@ Status CheckChoice(const ArgumentSpec& spec, std::string_view text) {
   if (spec.choices.empty()) return Ok();
   const std::vector<std::string_view> choices = Split(spec.choices, ',');
   if (std::ranges::find(choices, text) != choices.end()) return Ok();
-  return Error{Code::kInvalid, Concat(NameOf(spec), " takes one of ",
-                                      ListOf({choices.begin(), choices.end()}, choices.size()),
-                                      ", not '", Printable(text), "'")};
+  return MakeError(Code::kInvalid, NameOf(spec), " takes one of ",
+                   ListOf({choices.begin(), choices.end()}, choices.size()), ", not '",
+                   Printable(text), "'");
 }
 
 /// What one word before the script is: an option, or else plain.
@@ -72,8 +70,8 @@ class Reader {
       const std::string& text = words_[at_];
       const Word word = Classify(text);
       if (word.candidates.size() > 1) {
-        return Error{Code::kInvalid, Concat("'", Printable(text), "' may be any of ",
-                                            ListOf(word.candidates, 8), ": write more of it")};
+        return MakeError(Code::kInvalid, "'", Printable(text), "' may be any of ",
+                         ListOf(word.candidates, 8), ": write more of it");
       }
       if (word.IsPlain()) {
         TakeScript();
@@ -89,9 +87,8 @@ class Reader {
     std::vector<std::string> names;
     for (const Spelling& spelling : spellings_) names.push_back(spelling.text);
     const std::string meant = DidYouMean(unknown_->substr(0, unknown_->find('=')), names);
-    return Error{Code::kInvalid,
-                 Concat("there is no option '", Printable(*unknown_), "'",
-                        meant.empty() ? "; options of the script come after the script" : meant)};
+    return MakeError(Code::kInvalid, "there is no option '", Printable(*unknown_), "'",
+                     meant.empty() ? "; options of the script come after the script" : meant);
   }
 
  private:
@@ -148,8 +145,8 @@ class Reader {
       const bool more = option.by_letter && attached && !attached->empty() && !equals;
       const ArgumentSpec* next = more ? Exactly(Concat('-', attached->front())) : nullptr;
       if (attached && !next) {
-        return Error{Code::kInvalid, Concat(NameOf(*spec), " takes no value, but '",
-                                            Printable(*attached), "' came with it")};
+        return MakeError(Code::kInvalid, NameOf(*spec), " takes no value, but '",
+                         Printable(*attached), "' came with it");
       }
       line_.help = spec->kind == Kind::kHelp;
       if (line_.help) return Ok();
@@ -164,12 +161,12 @@ class Reader {
   }
 
   Status TakeNextAsValue(const ArgumentSpec& spec) {
-    if (at_ == words_.size()) return Error{Code::kInvalid, Concat(NameOf(spec), " needs a value")};
+    if (at_ == words_.size()) return MakeError(Code::kInvalid, NameOf(spec), " needs a value");
     const std::string& next = words_[at_];
     if (next != "--" && Classify(next).IsPlain()) return TakeValue(spec, words_[at_++]);
-    return Error{Code::kInvalid, Concat(NameOf(spec), " needs a value, and '", Printable(next),
-                                        "' looks like an option: write --", spec.name,
-                                        "=VALUE for one that begins with '-'")};
+    return MakeError(Code::kInvalid, NameOf(spec), " needs a value, and '", Printable(next),
+                     "' looks like an option: write --", spec.name,
+                     "=VALUE for one that begins with '-'");
   }
 
   Status TakeValue(const ArgumentSpec& spec, std::string_view text) {
@@ -215,7 +212,43 @@ void AppendWrapped(std::string& out, const std::vector<std::string_view>& words,
   }
 }
 
+/// How many letters must be inserted, removed or changed to get one from the other.
+size_t Distance(std::string_view one, std::string_view other) {
+  std::vector<size_t> row(other.size() + 1);
+  for (size_t j = 0; j < row.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= one.size(); ++i) {
+    size_t corner = std::exchange(row[0], i);
+    for (size_t j = 1; j < row.size(); ++j) {
+      const size_t changed = corner + (one[i - 1] == other[j - 1] ? 0 : 1);
+      corner = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, changed});
+    }
+  }
+  return row.back();
+}
+
+constexpr size_t kWordBytesMax = 64;  // more is no typing error
+
+std::string Plain(std::string_view word) {
+  return LowerCase(word.substr(std::min(word.find_first_not_of('-'), word.size())));
+}
+
 }  // namespace
+
+std::string DidYouMean(std::string_view word, std::span<const std::string> names) {
+  if (word.size() > kWordBytesMax) return "";
+  const std::string plain = Plain(word);
+  const std::string* nearest = nullptr;
+  size_t least = plain.size() / 2 + 1;
+  for (const std::string& name : names) {
+    const std::string other = Plain(name);
+    const size_t distance = Distance(plain, other);
+    if (other.size() < 2 || distance >= least) continue;  // a letter is like many words
+    least = distance;
+    nearest = &name;
+  }
+  return nearest == nullptr ? "" : Concat("; did you mean '", *nearest, "'?");
+}
 
 Result<CommandLine> ReadCommandLine(std::span<const ArgumentSpec> specs,
                                     std::span<const std::string> words) {
@@ -235,8 +268,8 @@ Status CheckKind(const ArgumentSpec& spec, std::string_view source, std::string_
                      : spec.kind == Kind::kFraction ? ParseFraction(text).has_value()
                                                     : true;
   if (right) return Ok();
-  return Error{Code::kInvalid, Concat(source, " takes a ", whole ? "whole number" : "number",
-                                      ", not '", Printable(text), "'")};
+  return MakeError(Code::kInvalid, source, " takes a ", whole ? "whole number" : "number",
+                   ", not '", Printable(text), "'");
 }
 
 std::optional<double> ParseFraction(std::string_view text) {

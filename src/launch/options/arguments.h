@@ -64,6 +64,10 @@ Status CheckKind(const ArgumentSpec& spec, std::string_view source, std::string_
 /// refused.
 std::optional<double> ParseFraction(std::string_view text);
 
+/// "; did you mean 'NAME'?", with the name that differs least from a mistyped word, in any case;
+/// empty if all of them differ in half of it or more.
+std::string DidYouMean(std::string_view word, std::span<const std::string> names);
+
 /// All options under their groups, in the table's order, at most `columns` wide.
 std::string HelpOn(std::span<const ArgumentSpec> specs, size_t columns);
 

@@ -8,7 +8,6 @@
 #include "base/parse.h"
 #include "base/text.h"
 #include "base/trim.h"
-#include "launch/options/rendezvous_keys.h"
 
 namespace muster {
 

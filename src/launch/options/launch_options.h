@@ -20,7 +20,6 @@
 #include "launch/core/stream_plan.h"
 #include "launch/core/worker_command.h"
 #include "launch/options/arguments.h"
-#include "launch/options/launch_values.h"
 
 namespace muster {
 
@@ -39,6 +38,50 @@ std::string LaunchHelp(LaunchPersonality personality = LaunchPersonality::kRun);
 
 /// The lines that make bash, zsh, tcsh or fish complete the options of `muster` and `torchrun`.
 std::string LaunchCompletion(std::string_view shell);
+
+// Values of the command line, read as torchrun reads them.
+
+struct NodeCount {
+  int64_t min = 1;
+  int64_t max = 1;
+
+  bool operator==(const NodeCount&) const = default;
+};
+/// "4", or "2:8" for an elastic job.
+Result<NodeCount> ParseNodeCount(std::string_view text);
+
+/// "3": of every worker; "0:1,1:3": of these workers, and none of the others.
+Result<StreamChoice> ParseStreams(std::string_view text);
+
+/// "0,2".
+Result<std::vector<int64_t>> ParseWorkerList(std::string_view text);
+
+/// "a,b": two texts; "a,,b" is the one text "a,b".
+std::vector<std::string> ParseFilters(std::string_view text);
+
+struct SignalList {
+  std::vector<int> numbers;          ///< Each once, in their order.
+  std::vector<std::string> unknown;  ///< To be ignored, with a warning.
+
+  bool operator==(const SignalList&) const = default;
+};
+/// "SIGTERM,SIGUSR1". kInvalid: SIGKILL and SIGSTOP, which no program can handle.
+Result<SignalList> ParseSignals(std::string_view text);
+
+// The options that each backend of a rendezvous knows. Backends ignore unknown options, so a
+// misspelt one would go unnoticed without a warning. Any thread.
+
+/// A warning about a `key` that `backend` does not know, with the most similar one that it knows.
+/// Nothing if it knows it, or if the backend is not built in.
+std::optional<std::string> WarningOfKey(std::string_view backend, std::string_view key);
+
+/// Whether an endpoint of etcd has "user:password@" before its hosts.
+bool ShowsPassword(std::string_view endpoint);
+
+/// Why a command line that shows one is refused, and what to write instead.
+inline constexpr std::string_view kVisiblePassword =
+    "a password on a command line can be read by everybody on the machine; write "
+    "password_file=FILE among the options, or set MUSTER_ETCD_PASSWORD";
 
 struct LaunchOptions {
   // Nodes and workers.

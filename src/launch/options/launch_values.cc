@@ -1,8 +1,6 @@
-#include "launch/options/launch_values.h"
+#include "launch/options/launch_options.h"
 
 #include <algorithm>
-#include <csignal>
-#include <optional>
 
 #include "base/parse.h"
 #include "base/text.h"
@@ -13,12 +11,25 @@ namespace muster {
 
 namespace {
 
-bool IsDigit(char c) { return c >= '0' && c <= '9'; }
-
 std::optional<Streams> StreamsOf(std::string_view mask) {
   if (mask.size() != 1 || mask[0] < '0' || mask[0] > '3') return std::nullopt;
   const int bits = mask[0] - '0';
   return Streams{.out = (bits & 1) != 0, .err = (bits & 2) != 0};
+}
+
+/// The options that the backend knows, with a blank before each. Empty: it is not built in.
+std::string KeysOf(std::string_view backend) {
+  constexpr std::string_view kForming =
+      " join_timeout last_call_timeout close_timeout keep_alive_interval keep_alive_max_attempt";
+  constexpr std::string_view kSessions = " reform_timeout rejoin_window expected rank_policy label";
+  if (backend == "muster") return Concat(kForming, kSessions, " grace is_host");
+  if (backend == "c10d")
+    return Concat(kForming, " heartbeat_timeout is_host store_type read_timeout");
+  if (backend == "static") return " timeout rank";
+  if (backend != "etcd" && backend != "etcd-v2") return "";
+  return Concat(kForming, kSessions,
+                " read_timeout timeout protocol cacert ca_cert cert ssl_cert key ssl_cert_key user "
+                "password password_file etcd_prefix");
 }
 
 }  // namespace
@@ -28,13 +39,12 @@ Result<NodeCount> ParseNodeCount(std::string_view text) {
   const auto min = ParseWholeNumber(parts.front());
   const auto max = ParseWholeNumber(parts.back());
   if (parts.size() > 2 || !min || !max) {
-    return Error{Code::kInvalid, Concat("'", Printable(text),
-                                        "' is not a number of nodes: write N, or MIN:MAX for an "
-                                        "elastic job")};
+    return MakeError(Code::kInvalid, "'", Printable(text),
+                     "' is not a number of nodes: write N, or MIN:MAX for an elastic job");
   }
   if (*min < 1 || *min > *max) {
-    return Error{Code::kInvalid, Concat("'", Printable(text), "': ", *min, " to ", *max,
-                                        " nodes; 1 <= MIN <= MAX is required")};
+    return MakeError(Code::kInvalid, "'", Printable(text), "': ", *min, " to ", *max,
+                     " nodes; 1 <= MIN <= MAX is required");
   }
   return NodeCount{*min, *max};
 }
@@ -65,9 +75,8 @@ Result<std::vector<int64_t>> ParseWorkerList(std::string_view text) {
   for (const std::string_view item : Split(text, ',')) {
     const auto worker = ParseWholeNumber(item);
     if (!worker) {
-      return Error{Code::kInvalid,
-                   Concat("'", Printable(text),
-                          "' is not a list of local ranks: write 0,2 for two of them")};
+      return MakeError(Code::kInvalid, "'", Printable(text),
+                       "' is not a list of local ranks: write 0,2 for two of them");
     }
     workers.push_back(*worker);
   }
@@ -75,18 +84,15 @@ Result<std::vector<int64_t>> ParseWorkerList(std::string_view text) {
 }
 
 std::vector<std::string> ParseFilters(std::string_view text) {
-  std::vector<std::string> filters;
-  if (text.empty()) return filters;
-  filters.emplace_back();
+  if (text.empty()) return {};
+  std::vector<std::string> filters(1);
   for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] != ',') {
-      filters.back() += text[i];
-    } else if (i + 1 < text.size() && text[i + 1] == ',') {
-      filters.back() += ',';
-      ++i;
-    } else {
+    const bool is_doubled = text.substr(i, 2) == ",,";
+    if (text[i] == ',' && !is_doubled)
       filters.emplace_back();
-    }
+    else
+      filters.back() += text[i];
+    if (is_doubled) ++i;
   }
   return filters;
 }
@@ -99,12 +105,33 @@ Result<SignalList> ParseSignals(std::string_view text) {
     if (!number) {
       list.unknown.emplace_back(name);
     } else if (*number == SIGKILL || *number == SIGSTOP) {
-      return Error{Code::kInvalid, Concat(name, " cannot be handled by any program; leave it out")};
+      return MakeError(Code::kInvalid, name, " cannot be handled by any program; leave it out");
     } else if (std::ranges::find(list.numbers, *number) == list.numbers.end()) {
       list.numbers.push_back(*number);
     }
   }
   return list;
+}
+
+std::optional<std::string> WarningOfKey(std::string_view backend, std::string_view key) {
+  const std::string keys = KeysOf(backend);
+  if (keys.empty()) return std::nullopt;
+  const std::string all = Concat("contact_timeout", keys);  // that one is the launcher's own
+  std::vector<std::string> names;
+  for (const std::string_view known : Split(all, ' ')) {
+    if (known == key) return std::nullopt;
+    names.emplace_back(known);
+  }
+  return Concat("the rendezvous backend '", backend, "' does not know the option '", Printable(key),
+                "', which has no effect", DidYouMean(key, names));
+}
+
+bool ShowsPassword(std::string_view endpoint) {
+  if (const size_t scheme = endpoint.find("://"); scheme != endpoint.npos)
+    endpoint.remove_prefix(scheme + 3);
+  endpoint = endpoint.substr(0, endpoint.find('/'));
+  const size_t at = endpoint.rfind('@');
+  return at != endpoint.npos && endpoint.substr(0, at).find(':') != endpoint.npos;
 }
 
 }  // namespace muster

@@ -1,4 +1,4 @@
-#include "launch/options/launch_values.h"
+#include "launch/options/launch_options.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

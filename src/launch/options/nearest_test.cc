@@ -1,4 +1,4 @@
-#include "launch/options/nearest.h"
+#include "launch/options/arguments.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,4 @@
-#include "launch/workers/device_libraries.h"
-
+// What the vendors' libraries know of the GPUs of this machine.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -18,6 +17,7 @@
 #include <string_view>
 
 #include "base/text.h"
+#include "launch/workers/devices.h"
 #include "os/posix/file_io.h"
 #include "os/posix/owned_fd.h"
 #include "os/posix/posix_clock.h"
@@ -63,8 +63,8 @@ class Library {
 };
 
 Error Refused(std::string_view function, int code, const char* why = nullptr) {
-  return Error{Code::kNotFound, Concat(function, " fails with error ", code,
-                                       why == nullptr ? "" : Concat(", ", std::string_view(why)))};
+  return MakeError(Code::kNotFound, function, " fails with error ", code,
+                   why == nullptr ? "" : Concat(", ", std::string_view(why)));
 }
 
 Result<Gpus> QueryNvml(const std::string& name) {
@@ -207,8 +207,8 @@ Result<std::string> ReadAnswer(int input, Duration patience) {
     const int ready = left_ms > 0 ? poll(&readable, 1, static_cast<int>(left_ms)) : 0;
     if (ready < 0 && errno == EINTR) continue;
     if (ready == 0) {
-      return Error{Code::kTimeout,
-                   Concat("no answer within ", Milliseconds(patience), " ms: its driver hangs")};
+      return MakeError(Code::kTimeout, "no answer within ", Milliseconds(patience),
+                       " ms: its driver hangs");
     }
     char bytes[4096];
     const ssize_t count = read(input, bytes, sizeof bytes);
@@ -232,7 +232,7 @@ Result<Gpus> QueryLibrary(VendorLibrary vendor, const std::string& library,
   constexpr Query kQueries[] = {QueryNvml, QueryCuda, QueryLevelZero};
   const auto with_name = [&](const Error& error) {
     const bool named = error.message.find(library) != std::string::npos;  // dlerror() does that.
-    return named ? error : Error{error.code, Concat(library, ": ", error.message)};
+    return named ? error : MakeError(error.code, library, ": ", error.message);
   };
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return with_name(SystemError("pipe2"));

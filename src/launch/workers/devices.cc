@@ -1,6 +1,5 @@
 #include "launch/workers/devices.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <fstream>
@@ -100,9 +99,9 @@ std::string SetOnes(const Environment& environment, std::initializer_list<const 
 }
 
 Error Hidden(const std::string& by, size_t count, std::string_view what) {
-  return Error{Code::kNotFound, Concat(by, " leaves no device visible, and this node has ", count,
-                                       " ", what, count == 1 ? "" : "s",
-                                       ": name devices that are there, each once, or unset it")};
+  return MakeError(Code::kNotFound, by, " leaves no device visible, and this node has ", count, " ",
+                   what, count == 1 ? "" : "s",
+                   ": name devices that are there, each once, or unset it");
 }
 
 Result<Gpus> VisibleAmdGpus(const Environment& environment, const Gpus& gpus) {
@@ -125,17 +124,16 @@ Result<size_t> CountXpus(const Environment& environment, const DeviceSources& so
   if (!devices && devices.error().code == Code::kTimeout) return devices.error();
   const size_t known = cards.discrete == 0 && integrated_too ? cards.integrated : cards.discrete;
   if (known == 0) {
-    return Error{Code::kNotFound,
-                 Concat("no Intel GPU was found (",
-                        devices ? "Level Zero knows none" : devices.error().message,
-                        "; no card with a render node in ", sources.sys,
-                        "/class/drm): request a number of workers, or cpu")};
+    return MakeError(Code::kNotFound, "no Intel GPU was found (",
+                     devices ? "Level Zero knows none" : devices.error().message,
+                     "; no card with a render node in ", sources.sys,
+                     "/class/drm): request a number of workers, or cpu");
   }
   if (devices && !masks.empty()) return Hidden(masks, known, "Intel GPU");
   if (!masks.empty()) {
-    return Error{Code::kUnsupported,
-                 Concat("only Level Zero knows which Intel GPUs ", masks, " selects (",
-                        devices.error().message, "): install it, or request a number of workers")};
+    return MakeError(Code::kUnsupported, "only Level Zero knows which Intel GPUs ", masks,
+                     " selects (", devices.error().message,
+                     "): install it, or request a number of workers");
   }
   return known;
 }
@@ -170,12 +168,11 @@ Result<Gpus> VisibleGpus(const Environment& environment, const DeviceSources& so
   if (nvidia && !nvidia->empty()) return Hidden(variable, nvidia->size(), "NVIDIA GPU");
   const Gpus amd = AmdGpus(sources.sys);
   if (!amd.empty()) return VisibleAmdGpus(environment, amd);
-  return Error{
-      Code::kNotFound,
-      Concat("no GPU was found (", nvidia ? "NVML knows none" : nvidia.error().message, "; ",
-             driver ? "the CUDA driver knows none" : driver.error().message, "; none in ",
-             sources.sys, "/class/kfd", variable.empty() ? "" : Concat("; ", variable, " is set"),
-             "): request a number of workers, or cpu")};
+  return MakeError(
+      Code::kNotFound, "no GPU was found (", nvidia ? "NVML knows none" : nvidia.error().message,
+      "; ", driver ? "the CUDA driver knows none" : driver.error().message, "; none in ",
+      sources.sys, "/class/kfd", variable.empty() ? "" : Concat("; ", variable, " is set"),
+      "): request a number of workers, or cpu");
 }
 
 Result<size_t> CountWorkers(const std::string& word, const Environment& environment,
@@ -183,8 +180,8 @@ Result<size_t> CountWorkers(const std::string& word, const Environment& environm
   if (const std::optional<int64_t> number = ParseWholeNumber(word)) {
     if (*number >= 1 && static_cast<uint64_t>(*number) <= kWorkersPerNodeMax)
       return static_cast<size_t>(*number);
-    return Error{Code::kInvalid, Concat(*number, " workers on a node: at least 1 and at most ",
-                                        kWorkersPerNodeMax)};
+    return MakeError(Code::kInvalid, *number, " workers on a node: at least 1 and at most ",
+                     kWorkersPerNodeMax);
   }
   if (word == "cpu") return UsableCores();
   if (word == "auto") return CountAnything(environment, sources);
@@ -193,9 +190,9 @@ Result<size_t> CountWorkers(const std::string& word, const Environment& environm
     MUSTER_TRY(const Gpus gpus, VisibleGpus(environment, sources));
     return gpus.size();
   }
-  return Error{Code::kInvalid, Concat("'", Printable(word),
-                                      "' is not a number of workers: write a number, or cpu, gpu, "
-                                      "xpu or auto for one on each of these")};
+  return MakeError(Code::kInvalid, "'", Printable(word),
+                   "' is not a number of workers: write a number, or cpu, gpu, xpu or auto for one "
+                   "on each of these");
 }
 
 }  // namespace muster

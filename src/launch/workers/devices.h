@@ -15,8 +15,10 @@
 //           their own; `xpu` takes graphics inside the processor if there are no others, `auto`
 //           does not.
 //
-// The vendors' libraries are loaded in short-lived children (device_libraries.h): the same limits
-// apply to the calls here. They block, up to `patience` for each library. An Error is one line.
+// Each query loads a vendor's library in a short-lived child process: it changes nothing in this
+// process, and a library that hangs or crashes is an error, not the end of the launcher. So call
+// these functions from a process of one thread, or of threads that hold no locks: they fork. They
+// block, up to `patience` for each library. An Error is one line.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +30,7 @@
 #include "base/result.h"
 #include "base/time.h"
 #include "launch/core/environment.h"
-#include "launch/workers/device_libraries.h"
+#include "launch/core/visible_devices.h"
 
 namespace muster {
 
@@ -43,6 +45,17 @@ struct DeviceSources {
   std::string level_zero = "libze_loader.so.1";
   Duration patience = 10s;  ///< For one library's answer.
 };
+
+enum class VendorLibrary { kNvml, kCuda, kLevelZero };
+
+/// The GPUs that a vendor's library reports. `library` is a path, or a name that the loader knows;
+/// `environment` that of the workers. kNotFound: there is no such library, or it fails. kTimeout:
+/// it hangs. kUnavailable.
+Result<Gpus> QueryLibrary(VendorLibrary vendor, const std::string& library,
+                          const Environment& environment, Duration patience);
+
+/// "0000:3b:00.0".
+std::string PciAddress(unsigned domain, unsigned bus, unsigned device, unsigned function);
 
 /// The children of a folder of the kernel whose names are `prefix` and a number ("card0", "node1"),
 /// by number. None where the folder cannot be read. Blocks as long as the file system does.

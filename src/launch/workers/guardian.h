@@ -31,8 +31,7 @@ class Guardian {
 
   /// Sends the shutdown message and waits for the guardian to end, which it does immediately.
   ~Guardian();
-  Guardian(const Guardian&) = delete;
-  Guardian& operator=(const Guardian&) = delete;
+  Guardian(Guardian&&) = delete;
 
   /// 0 once it has been reaped.
   pid_t pid() const { return pid_; }

@@ -78,11 +78,10 @@ Result<std::string> FindPython(const Environment& environment, const std::string
     if (const std::string path = OnPath(environment, name); !path.empty()) return path;
   }
   constexpr size_t kShown = 8;
-  return Error{Code::kNotFound,
-               Concat("no Python to run the workers with: there is no ", ListOf(tried, kShown),
-                      tried.empty() ? "" : ", and no ", "python3 or python on PATH='",
-                      Printable(VariableOrEmpty(environment, "PATH"), 500),
-                      "'; set PYTHON_EXEC or give --python")};
+  return MakeError(
+      Code::kNotFound, "no Python to run the workers with: there is no ", ListOf(tried, kShown),
+      tried.empty() ? "" : ", and no ", "python3 or python on PATH='",
+      Printable(VariableOrEmpty(environment, "PATH"), 500), "'; set PYTHON_EXEC or give --python");
 }
 
 }  // namespace muster

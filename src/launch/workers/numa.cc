@@ -1,15 +1,10 @@
 #include "launch/workers/numa.h"
 
-#include <sched.h>
-
-#include <algorithm>
-#include <cstdint>
-
 #include "base/parse.h"
 #include "base/text.h"
 #include "base/trim.h"
+#include "os/posix/cores.h"
 #include "os/posix/file_io.h"
-#include "os/posix/system_error.h"
 
 namespace muster {
 
@@ -21,16 +16,15 @@ Result<int> ReadNumber(const fs::path& path) {
   const std::optional<std::string> text = ReadUpTo(path);
   const std::optional<int> number = ParseAll<int>(Trim(text.value_or("")));
   if (number) return *number;
-  return Error{Code::kUnavailable, Concat("a number was expected in ", path.string(), ", and ",
-                                          text ? Concat("'", Printable(*text), "' is there")
-                                               : "there is no such file")};
+  return MakeError(Code::kUnavailable, "a number was expected in ", path.string(), ", and ",
+                   text ? Concat("'", Printable(*text), "' is there") : "there is no such file");
 }
 
 Result<Cpus> ReadCpuList(const fs::path& path) {
   const std::optional<std::string> text = ReadUpTo(path);
-  if (!text) return Error{Code::kUnavailable, Concat("cannot read ", path.string())};
+  if (!text) return MakeError(Code::kUnavailable, "cannot read ", path.string());
   const Result<Cpus> cpus = ParseCpuList(*text);
-  if (!cpus) return Error{Code::kUnavailable, Concat(path.string(), ": ", cpus.error().message)};
+  if (!cpus) return MakeError(Code::kUnavailable, path.string(), ": ", cpus.error().message);
   return cpus;
 }
 
@@ -76,29 +70,16 @@ Result<std::vector<int>> NumaNodesOf(const Gpus& gpus, const std::string& sys) {
   std::vector<int> nodes;
   for (size_t i = 0; i < gpus.size(); ++i) {
     if (gpus[i].pci.empty()) {
-      return Error{Code::kUnavailable, Concat("GPU ", i,
-                                              " does not say where on the bus it is, and without "
-                                              "that its worker cannot be bound: do not bind them")};
+      return MakeError(Code::kUnavailable, "GPU ", i,
+                       " does not say where on the bus it is, and without that its worker cannot "
+                       "be bound: do not bind them");
     }
     const Result<int> node =
         ReadNumber(fs::path(sys) / "bus/pci/devices" / gpus[i].pci / "numa_node");
-    if (!node) return Error{node.error().code, Concat("GPU ", i, ": ", node.error().message)};
+    if (!node) return MakeError(node.error().code, "GPU ", i, ": ", node.error().message);
     nodes.push_back(*node < 0 ? 0 : *node);  // -1: the firmware does not report it.
   }
   return nodes;
-}
-
-Result<Cpus> OwnCpus() {
-  // The kernel needs room for all CPUs that it was built for.
-  constexpr size_t kCount = size_t{kCpuNumberMax} + 1;
-  std::vector<unsigned long> words(kCount / (8 * sizeof(unsigned long)));
-  auto* const set = reinterpret_cast<cpu_set_t*>(words.data());
-  if (sched_getaffinity(0, kCount / 8, set) != 0)
-    return SystemError("the CPUs of this process cannot be read");
-  Cpus cpus;
-  for (size_t cpu = 0; cpu < kCount; ++cpu)
-    if (CPU_ISSET_S(cpu, kCount / 8, set)) cpus.push_back(static_cast<int>(cpu));
-  return cpus;
 }
 
 Result<std::vector<Cpus>> CpusOfWorkers(NumaMode mode, size_t workers,

@@ -23,9 +23,6 @@ Result<NumaTopology> ReadNumaTopology(const std::string& sys = "/sys");
 /// kUnavailable: the kernel does not know such a device.
 Result<std::vector<int>> NumaNodesOf(const Gpus& gpus, const std::string& sys = "/sys");
 
-/// The CPUs that this process may use. kUnavailable.
-Result<Cpus> OwnCpus();
-
 /// For each worker the value of WorkerCommand::cpus. Queries the GPU driver, see devices.h. An
 /// Error is one line.
 Result<std::vector<Cpus>> CpusOfWorkers(NumaMode mode, size_t workers,

@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "base/text.h"
+#include "os/posix/cores.h"
 #include "support/temp_dir.h"
 
 namespace muster {

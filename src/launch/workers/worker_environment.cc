@@ -2,7 +2,6 @@
 
 #include "base/text.h"
 #include "launch/core/visible_devices.h"
-#include "launch/options/rendezvous_keys.h"
 
 namespace muster {
 

@@ -13,7 +13,6 @@
 #include <chrono>
 #include <optional>
 #include <string_view>
-#include <system_error>
 #include <unordered_set>
 #include <utility>
 
@@ -34,20 +33,11 @@ namespace {
 constexpr Duration kKillMax = 200ms;
 constexpr pid_t kNoPid = 0;
 
-Error CannotRun(std::string_view what, int number = errno) {
-  return SystemError(Concat("cannot run workers: ", what), number);
-}
+Error CannotRun(std::string_view what) { return SystemError(Concat("cannot run workers: ", what)); }
 
 std::string MakeToken() {
   const std::optional<ProcessFacts> self = FactsOf(getpid());
   return Concat(getpid(), "-", self ? self->started : 0, "-", RandomFromKernel());
-}
-
-sigset_t OnlyChildSignal() {
-  sigset_t set;
-  sigemptyset(&set);
-  sigaddset(&set, SIGCHLD);
-  return set;
 }
 
 /// Reports `tag` while `fd` is readable. False: errno says why.
@@ -69,13 +59,6 @@ std::optional<int> PeekEnd(pid_t pid) {
     return std::nullopt;
   }
   return info.si_code == CLD_EXITED ? info.si_status : -info.si_status;
-}
-
-/// Any child that has ended; 0: none has.
-pid_t PeekAnyEnd() {
-  siginfo_t info{};
-  if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0) return 0;
-  return info.si_pid;
 }
 
 void EndAll(const ProcessFamily& family, const Cgroup* cgroup) {
@@ -105,7 +88,7 @@ WorkerProcesses::WorkerProcesses(OnEnd on_end, const WorkerProcessesOptions& opt
 Status WorkerProcesses::Prepare() {
   wake_ = OwnedFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake_.is_open()) return CannotRun("eventfd");
-  const sigset_t child = OnlyChildSignal();
+  const sigset_t child = SetOf({SIGCHLD});
   child_signals_ = OwnedFd(signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!child_signals_.is_open()) return CannotRun("signalfd");
   events_ = OwnedFd(epoll_create1(EPOLL_CLOEXEC));
@@ -125,12 +108,8 @@ Status WorkerProcesses::Prepare() {
   is_prepared_ = true;
 
   MUSTER_TRY(guardian_, Guardian::Start(token_ + ".", cgroup_.get()));
-  try {
-    const AllSignalsBlocked blocked;  // signals are for threads that wait for them
-    thread_ = std::thread([this] { Watch(); });
-  } catch (const std::system_error& error) {
-    return CannotRun("no thread", error.code().value());
-  }
+  const AllSignalsBlocked blocked;  // signals are for threads that wait for them
+  MUSTER_TRY(thread_, StartThread("cannot run workers: no thread", [this] { Watch(); }));
   return Ok();
 }
 
@@ -172,7 +151,7 @@ ProcessFamily WorkerProcesses::Everything() const {
 void WorkerProcesses::RestoreProcess() {
   prctl(PR_SET_CHILD_SUBREAPER, static_cast<unsigned long>(was_subreaper_));
   if (sigismember(&mask_before_, SIGCHLD) == 0) {
-    const sigset_t child = OnlyChildSignal();
+    const sigset_t child = SetOf({SIGCHLD});
     pthread_sigmask(SIG_UNBLOCK, &child, nullptr);
   }
   sigaction(SIGCHLD, &child_action_before_, nullptr);
@@ -189,8 +168,7 @@ Result<int64_t> WorkerProcesses::Start(size_t worker, const WorkerCommand& comma
     const std::lock_guard lock(mutex_);
     for (const Worker& other : workers_) {
       if (other.number == worker && !other.was_killed) {
-        return Error{Code::kInvalid,
-                     Concat("worker ", worker, " still runs as process ", other.pid)};
+        return MakeError(Code::kInvalid, "worker ", worker, " still runs as process ", other.pid);
       }
     }
     mark = Concat(token_, ".", ++starts_);
@@ -382,8 +360,10 @@ void WorkerProcesses::Release(Remains& remains) {
 
 void WorkerProcesses::ReapOrphans() {
   while (true) {
-    const pid_t pid = PeekAnyEnd();
-    if (pid == 0) return;
+    siginfo_t info{};
+    if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0) return;
+    const pid_t pid = info.si_pid;
+    if (pid == 0) return;  // no child has ended
     if (pid == guardian_->pid() && guardian_->ReapIfEnded()) continue;
     const std::optional<ProcessFacts> child = FactsOf(pid);
     if (!child || !IsOrphan(*child) || !Reap(pid)) break;

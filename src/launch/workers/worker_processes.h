@@ -59,8 +59,7 @@ class WorkerProcesses final : public WorkerRunner {
   /// Kills all workers and what they have started, and waits for that, but not for longer than
   /// kSweepMax. On the thread that called Open().
   ~WorkerProcesses() override;
-  WorkerProcesses(const WorkerProcesses&) = delete;
-  WorkerProcesses& operator=(const WorkerProcesses&) = delete;
+  WorkerProcesses(WorkerProcesses&&) = delete;
 
   /// On a thread that lives as long as the worker, such as the main one: the kernel kills the
   /// worker when the thread that started it ends. Returns when the program runs. A predecessor that

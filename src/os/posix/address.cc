@@ -7,12 +7,12 @@
 #include <cstring>
 #include <future>
 #include <memory>
-#include <system_error>
 #include <thread>
 
 #include "base/interruption.h"
 #include "base/text.h"
 #include "os/posix/posix_clock.h"
+#include "os/posix/process.h"
 
 namespace muster {
 
@@ -132,14 +132,10 @@ Result<HostRecord> LookUpInTime(const Endpoint& endpoint, int flags, Instant now
   // promise.
   auto promise = std::make_shared<std::promise<Result<HostRecord>>>();
   std::future<Result<HostRecord>> answer = promise->get_future();
-  try {
-    std::thread([promise, endpoint, flags] {
-      promise->set_value(LookUp(endpoint, flags));
-    }).detach();
-  } catch (const std::system_error& failure) {  // std::thread reports a failed start in this way
-    return MakeError(Code::kUnavailable, "looking up '", endpoint.host,
-                     "': no thread for it: ", std::string_view(failure.what()));
-  }
+  MUSTER_TRY(std::thread thread,
+             StartThread(Concat("looking up '", endpoint.host, "': no thread for it"),
+                         [=] { promise->set_value(LookUp(endpoint, flags)); }));
+  thread.detach();
   if (!ComesWithin(answer, std::max<Duration>(deadline - now, 0ns))) {
     if (IsInterrupted())
       return MakeError(Code::kInterrupted, "interrupted while looking up '", endpoint.host, "'");

@@ -9,18 +9,20 @@
 
 #include "os/posix/cgroup.h"
 #include "os/posix/file_io.h"
+#include "os/posix/system_error.h"
 
 namespace muster {
 
-namespace {
-
-size_t CoresOfMask() {
-  cpu_set_t sets[8] = {};  // 8192 CPUs, as many as Linux supports
-  if (sched_getaffinity(0, sizeof sets, sets) != 0) return std::thread::hardware_concurrency();
-  return static_cast<size_t>(CPU_COUNT_S(sizeof sets, sets));
+Result<std::vector<int>> OwnCpus() {
+  // The kernel needs room for all CPUs that it was built for.
+  cpu_set_t sets[kCpusMax / CPU_SETSIZE] = {};
+  if (sched_getaffinity(0, sizeof sets, sets) != 0)
+    return SystemError("the CPUs of this process cannot be read");
+  std::vector<int> cpus;
+  for (int cpu = 0; cpu < kCpusMax; ++cpu)
+    if (CPU_ISSET_S(static_cast<size_t>(cpu), sizeof sets, sets)) cpus.push_back(cpu);
+  return cpus;
 }
-
-}  // namespace
 
 size_t LeastCpuQuota(std::string folder) {
   size_t least = SIZE_MAX;
@@ -38,7 +40,9 @@ size_t LeastCpuQuota(std::string folder) {
 size_t UsableCores() {
   const auto group = OwnCgroupFolder(ReadUpTo("/proc/self/mountinfo").value_or(""),
                                      ReadUpTo("/proc/self/cgroup").value_or(""));
-  return std::min(std::max<size_t>(1, CoresOfMask()), LeastCpuQuota(group.value_or("")));
+  const auto cpus = OwnCpus();
+  const size_t count = cpus ? cpus->size() : std::thread::hardware_concurrency();
+  return std::min(std::max<size_t>(1, count), LeastCpuQuota(group.value_or("")));
 }
 
 int DefaultLoops() { return static_cast<int>(std::max<size_t>(1, UsableCores() / 2)); }

@@ -3,8 +3,16 @@
 
 #include <cstddef>
 #include <string>
+#include <vector>
+
+#include "base/result.h"
 
 namespace muster {
+
+inline constexpr int kCpusMax = 65'536;  ///< More than any kernel counts.
+
+/// The CPUs that this process may use, ascending. kUnavailable.
+Result<std::vector<int>> OwnCpus();
 
 /// The cores of the process's affinity mask, or as many as the CPU quotas of its control groups
 /// (version 2) allow, rounded up, if those are fewer. At least one.

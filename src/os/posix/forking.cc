@@ -65,4 +65,11 @@ OwnedFd MoveTo(OwnedFd fd, int least) {
   return OwnedFd(fcntl(fd.get(), F_DUPFD_CLOEXEC, least));
 }
 
+sigset_t SetOf(const std::vector<int>& signals) {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signal : signals) sigaddset(&set, signal);
+  return set;
+}
+
 }  // namespace muster

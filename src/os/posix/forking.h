@@ -1,7 +1,9 @@
-// Functions for the code around a fork. All but MoveTo() may be called between fork and exec.
+// Functions for the code around a fork. All but the last two may be called between fork and exec.
 #pragma once
 
 #include <signal.h>
+
+#include <vector>
 
 #include "os/posix/owned_fd.h"
 
@@ -13,8 +15,7 @@ class AllSignalsBlocked {
  public:
   AllSignalsBlocked();
   ~AllSignalsBlocked();
-  AllSignalsBlocked(const AllSignalsBlocked&) = delete;
-  AllSignalsBlocked& operator=(const AllSignalsBlocked&) = delete;
+  AllSignalsBlocked(AllSignalsBlocked&&) = delete;
 
  private:
   sigset_t before_;
@@ -34,5 +35,7 @@ void CloseFrom(int first);
 /// process that was started without standard streams gets their numbers for the next files it
 /// opens.
 OwnedFd MoveTo(OwnedFd fd, int least);
+
+sigset_t SetOf(const std::vector<int>& signals);
 
 }  // namespace muster

@@ -5,14 +5,10 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <fstream>
-#include <system_error>
 #include <utility>
 
-#include "base/prng.h"
 #include "base/text.h"
 #include "os/posix/process.h"
-#include "os/posix/tcp_socket.h"
 #include "os/posix/worker_launch.h"
 
 namespace muster {
@@ -21,12 +17,8 @@ Result<std::unique_ptr<KeptChild>> KeptChild::Start(const std::vector<std::strin
                                                     const std::string& output_path) {
   std::unique_ptr<KeptChild> child(new KeptChild);
   std::future<Status> is_started = child->started_.get_future();
-  try {
-    child->thread_ = std::thread([&] { child->Run(command, output_path); });
-  } catch (const std::system_error& error) {
-    return MakeError(Code::kUnavailable, "no thread for the program '", command.at(0),
-                     "': ", error.what());
-  }
+  MUSTER_TRY(child->thread_, StartThread(Concat("no thread for the program '", command.at(0), "'"),
+                                         [&] { child->Run(command, output_path); }));
   MUSTER_CHECK_OK(is_started.get());
   return child;
 }
@@ -82,23 +74,6 @@ void KeptChild::AwaitEnd(Duration grace) {
   if (is_ended_.wait_for(grace) == std::future_status::ready) return;
   Signal(SIGKILL);
   is_ended_.wait();
-}
-
-Result<uint16_t> FindQuietPort(uint64_t seed) {
-  constexpr int kLowestPort = 10'000;
-  constexpr int kAttemptsMax = 1'000;
-  std::ifstream given_away("/proc/sys/net/ipv4/ip_local_port_range");
-  int end = 0;
-  given_away >> end;
-  if (end <= kLowestPort) end = 32'768;
-  Prng prng(seed);
-  for (int attempt = 0; attempt < kAttemptsMax; ++attempt) {
-    const auto port = static_cast<uint16_t>(
-        kLowestPort + static_cast<int>(prng.Below(static_cast<uint64_t>(end - kLowestPort))));
-    if (ListeningSocket::Bind("127.0.0.1", port)) return port;
-  }
-  return MakeError(Code::kUnavailable, "no free port of 127.0.0.1 between ", kLowestPort, " and ",
-                   end);
 }
 
 }  // namespace muster

@@ -8,7 +8,6 @@
 
 #include <sys/types.h>
 
-#include <cstdint>
 #include <future>
 #include <memory>
 #include <mutex>
@@ -51,10 +50,5 @@ class KeptChild {
   std::future<void> is_ended_ = ended_.get_future();
   std::thread thread_;
 };
-
-/// A port of 127.0.0.1 that is free now and outside the range from which the system assigns ports:
-/// it will be free when a server is started there. The same seed gives the same order.
-/// kUnavailable.
-Result<uint16_t> FindQuietPort(uint64_t seed);
 
 }  // namespace muster

@@ -17,8 +17,7 @@ class LineWriter {
   explicit LineWriter(int fd);
   /// Does not wait: queued lines are still written as long as there is a reader.
   ~LineWriter();
-  LineWriter(const LineWriter&) = delete;
-  LineWriter& operator=(const LineWriter&) = delete;
+  LineWriter(LineWriter&&) = delete;
 
   /// Queues `text`, one line or several with their ends. Any thread. Never blocks.
   void Write(std::string_view text);

@@ -7,7 +7,8 @@
 
 #include <algorithm>
 #include <atomic>
-#include <charconv>
+#include <cinttypes>
+#include <cstdio>
 #include <mutex>
 #include <new>
 #include <optional>
@@ -122,21 +123,15 @@ uint64_t UsableMemory() {
 
 void GiveMemoryBack() {
   gives_back = true;
-#if defined(__GLIBC__)
   constexpr int kMapped = 128 * 1024;
   mallopt(M_MMAP_THRESHOLD, kMapped);  // once set, it does not adapt
   mallopt(M_TRIM_THRESHOLD, 4 * kMapped);
   mallopt(M_ARENA_MAX, 2);  // memory freed in one arena cannot be used by another
-#endif
 }
 
 bool GivesMemoryBack() { return gives_back; }
 
-void TrimMemory() {
-#if defined(__GLIBC__)
-  malloc_trim(0);
-#endif
-}
+void TrimMemory() { malloc_trim(0); }
 
 ResidentMemory::ResidentMemory() : statm_(open("/proc/self/statm", O_RDONLY | O_CLOEXEC)) {}
 
@@ -144,18 +139,12 @@ uint64_t ResidentMemory::Read() const {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   return 0;  // most of it is the sanitizer's
 #else
-  // In pages: total, resident, and resident pages of files.
-  char text[128];
-  const ssize_t size = pread(statm_.get(), text, sizeof text, 0);
-  if (size <= 0) return 0;
-  uint64_t pages[3] = {};
-  const char* at = text;
-  for (uint64_t& next : pages) {
-    const auto read = std::from_chars(at, text + size, next);
-    if (read.ec != std::errc() || read.ptr == text + size) return 0;
-    at = read.ptr + 1;
-  }
-  return (pages[1] - std::min(pages[1], pages[2])) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  char text[128] = "";
+  uint64_t resident = 0;  // in pages, as are those of files
+  uint64_t files = 0;
+  if (pread(statm_.get(), text, sizeof text - 1, 0) <= 0) return 0;
+  if (std::sscanf(text, "%*u %" SCNu64 " %" SCNu64, &resident, &files) != 2) return 0;
+  return (resident - std::min(resident, files)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
 #endif
 }
 

@@ -50,8 +50,7 @@ class MemoryReserve {
   /// The account outlives it.
   explicit MemoryReserve(MemoryAccount& account);
   ~MemoryReserve();
-  MemoryReserve(const MemoryReserve&) = delete;
-  MemoryReserve& operator=(const MemoryReserve&) = delete;
+  MemoryReserve(MemoryReserve&&) = delete;
 
   /// Returns whether the reserve was released since the last call. Allocates it again if there is
   /// room; call it every second or so. Any thread.

@@ -36,8 +36,6 @@ Instant BootTime() {
   return Instant{std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec)};
 }
 
-Instant PosixClock::Now() const { return BootTime(); }
-
 WallTime PosixClock::Wall() const {
   const auto since_1970 = std::chrono::system_clock::now().time_since_epoch();
   return WallTime{std::chrono::duration_cast<std::chrono::microseconds>(since_1970).count()};

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <optional>
 #include <utility>
 
@@ -22,8 +21,6 @@ namespace {
 // No address but the last may take longer than this, whatever the caller's deadline. A live server
 // answers within three seconds, even if its first packets are lost.
 constexpr Duration kShareMax = 10s;
-
-std::string_view ErrorText(int number) { return std::strerror(number); }
 
 // Waits for `events` on `fd`. kTimeout at the deadline, even if there are events: a peer that keeps
 // this thread busy must not do so without end. A signal does not end the wait, unless the caller
@@ -74,9 +71,9 @@ class PosixStream final : public BlockingStream {
       const ssize_t got = recv(fd_.get(), into.data(), into.size(), 0);
       if (got > 0) return static_cast<size_t>(got);
       if (got == 0) {
-        return Error{
-            Code::kClosed,
-            Concat("Failed to recv, got 0 bytes. The server closed the connection ", Describe())};
+        return MakeError(Code::kClosed,
+                         "Failed to recv, got 0 bytes. The server closed the connection ",
+                         Describe());
       }
       if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) return Lost(errno);
     }

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <optional>
 
 #include "base/interruption.h"
@@ -23,10 +22,6 @@ namespace {
 // growing pauses.
 constexpr Duration kLockRetryFirst = 50us;
 constexpr Duration kLockRetryLongest = 5ms;
-
-Error FileError(Code code, const std::string& path, int number) {
-  return MakeError(code, path, ": ", std::string_view(std::strerror(number)));
-}
 
 // kInvalid if the path is wrong; all other failures are the machine's and may be temporary.
 Code CodeOf(int number) {
@@ -53,7 +48,7 @@ bool AreSame(const FileId& one, const FileId& other) { return one && one == othe
 
 Result<uint64_t> LockedFile::Size() const {
   struct stat facts {};
-  if (fstat(fd_.get(), &facts) != 0) return FileError(Code::kUnavailable, path_, errno);
+  if (fstat(fd_.get(), &facts) != 0) return SystemError(path_);
   return static_cast<uint64_t>(facts.st_size);
 }
 
@@ -66,7 +61,7 @@ Result<std::string> LockedFile::ReadFrom(uint64_t offset) const {
                               static_cast<off_t>(offset + have));
     if (got > 0) have += static_cast<size_t>(got);
     if (got == 0) bytes.resize(have);
-    if (got < 0 && errno != EINTR) return FileError(Code::kUnavailable, path_, errno);
+    if (got < 0 && errno != EINTR) return SystemError(path_);
   }
   return bytes;
 }
@@ -76,14 +71,14 @@ Status LockedFile::Append(std::string_view bytes) const {
   const bool written =
       lseek(fd_.get(), static_cast<off_t>(start), SEEK_SET) >= 0 && WriteAll(fd_.get(), bytes);
   if (written) return Ok();
-  Error error = FileError(Code::kUnavailable, path_, errno);
+  Error error = SystemError(path_);
   (void)Truncate(start);  // a full disk must not leave half a record behind
   return error;
 }
 
 Status LockedFile::Truncate(uint64_t size) const {
   if (ftruncate(fd_.get(), static_cast<off_t>(size)) == 0) return Ok();
-  return FileError(Code::kUnavailable, path_, errno);
+  return SystemError(path_);
 }
 
 uint64_t PosixFiles::Identify(const std::string& path, int fd) {
@@ -107,14 +102,14 @@ Result<LockedFile> PosixFiles::Open(const std::string& path, Lock lock, Missing 
       file = OwnedFd(open(path.c_str(), flags, 0644));
       if (!file.is_open() && errno != EINTR) {
         const bool absent = errno == ENOENT && missing == Missing::kFail;
-        return FileError(absent ? Code::kNotFound : CodeOf(errno), path, errno);
+        return SystemError(path, errno, absent ? Code::kNotFound : CodeOf(errno));
       }
     }
     if (file.is_open() && flock(file.get(), how) == 0) {
       if (AreSame(IdOf(file.get()), IdOf(AT_FDCWD, path))) break;
       file.Close();  // its last user removed it during the wait
     } else if (file.is_open() && errno != EWOULDBLOCK && errno != EINTR) {
-      return FileError(CodeOf(errno), path, errno);
+      return SystemError(path, errno, CodeOf(errno));
     }
     const Instant next = clock_.Now() + pause;
     if (next >= deadline) {

@@ -222,13 +222,10 @@ void SignalProcess(const ProcessFacts& process, int signal) {
 }
 
 bool CarriesMark(std::string_view environment, const std::vector<std::string>& marks) {
-  while (!environment.empty()) {
-    std::string_view entry = environment.substr(0, environment.find('\0'));
-    environment.remove_prefix(std::min(entry.size() + 1, environment.size()));
-    if (!entry.starts_with(kMarkVariable)) continue;
-    entry.remove_prefix(kMarkVariable.size());
-    if (!entry.starts_with('=')) continue;
-    for (const std::string_view item : Split(entry.substr(1), ',')) {
+  const std::string name = Concat(kMarkVariable, '=');
+  for (const std::string_view entry : Split(environment, '\0')) {
+    if (!entry.starts_with(name)) continue;
+    for (const std::string_view item : Split(entry.substr(name.size()), ',')) {
       const auto fits = [item](const std::string& mark) {
         return mark.ends_with('.') ? item.starts_with(mark) : item == mark;
       };

@@ -12,9 +12,13 @@
 
 namespace muster {
 
-/// kUnavailable, "what: reason". `number` is the errno of the call.
-inline Error SystemError(std::string_view what, int number = errno) {
-  return MakeError(Code::kUnavailable, what, ": ", std::string_view(std::strerror(number)));
+/// The reason of an errno, in words.
+inline std::string_view ErrorText(int number) { return std::strerror(number); }
+
+/// "what: reason". `number` is the errno of the call.
+inline Error SystemError(std::string_view what, int number = errno,
+                         Code code = Code::kUnavailable) {
+  return MakeError(code, what, ": ", ErrorText(number));
 }
 
 /// Whether an errno is one of these.

@@ -19,10 +19,7 @@ namespace muster {
 namespace {
 
 Error SocketError(std::string_view what) {
-  const int number = errno;
-  Error error = SystemError(what, number);
-  if (number == EADDRINUSE) error.code = Code::kConflict;
-  return error;
+  return SystemError(what, errno, errno == EADDRINUSE ? Code::kConflict : Code::kUnavailable);
 }
 
 // Best effort: none of the options is needed.

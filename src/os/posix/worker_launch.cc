@@ -11,12 +11,12 @@
 #include <cerrno>
 #include <climits>
 #include <cstdint>
-#include <cstring>
 #include <string_view>
 #include <utility>
 
 #include "base/parse.h"
 #include "base/text.h"
+#include "os/posix/cores.h"
 #include "os/posix/forking.h"
 #include "os/posix/process_tree.h"
 #include "os/posix/system_error.h"
@@ -27,7 +27,6 @@ namespace {
 
 constexpr int kReportFd = 3;  // in the new process, until the exec
 static_assert(kInheritedFd == kReportFd + 1);
-constexpr int kCpusMax = 65'536;  // more than any kernel counts
 constexpr std::string_view kDefaultPath = "/bin:/usr/bin";
 
 enum FailedStep : int32_t { kCgroup, kStreams, kAffinity, kExec };
@@ -37,8 +36,6 @@ struct Failure {
   int32_t number = 0;
 };
 
-std::string_view Why(int number) { return std::strerror(number); }
-
 bool IsDirectory(const std::string& path) {
   struct stat facts {};
   return stat(path.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode);
@@ -46,14 +43,14 @@ bool IsDirectory(const std::string& path) {
 
 Error CannotRun(const std::string& program, const std::string& path, int number) {
   Code code = Code::kInvalid;
-  std::string_view why = Why(number);
+  std::string_view why = ErrorText(number);
   if (IsOneOf(number, {ENOENT, ENOTDIR})) {
     code = Code::kNotFound;
     if (access(path.c_str(), F_OK) == 0) why = "its interpreter does not exist";
   } else if (IsOneOf(number, {EAGAIN, ENOMEM, EMFILE, ENFILE, EIO, ETXTBSY})) {
     code = Code::kUnavailable;
   } else if (number == EACCES && IsDirectory(path)) {
-    why = Why(EISDIR);
+    why = ErrorText(EISDIR);
   }
   return MakeError(code, "cannot run '", Printable(program), "': ", why);
 }
@@ -116,7 +113,7 @@ Result<OwnedFd> OpenOutput(const std::string& path) {
   const bool passes = IsOneOf(errno, {EMFILE, ENFILE, ENOMEM, ENOSPC, EIO, EINTR});
   return MakeError(passes ? Code::kUnavailable : Code::kInvalid,
                    "cannot write a worker's output to '", Printable(path, PATH_MAX),
-                   "': ", Why(errno));
+                   "': ", ErrorText(errno));
 }
 
 void SendFailure(int fd, FailedStep step) {
@@ -226,7 +223,7 @@ Status WorkerLaunch::AwaitExec() {
   }
   if (failure.step == kAffinity) {
     return MakeError(Code::kInvalid, "cannot bind '", Printable(arguments_[0]),
-                     "' to its CPUs: ", Why(failure.number));
+                     "' to its CPUs: ", ErrorText(failure.number));
   }
   return CannotRun(arguments_[0], path_, failure.number);
 }

@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <utility>
 #include <vector>
 
 #include "base/text.h"
 #include "os/posix/address.h"
 #include "os/posix/owned_fd.h"
+#include "os/posix/system_error.h"
 #include "os/posix/tcp_socket.h"
 #include "os/uv/uv_loop.h"
 #include "os/uv/uv_stream.h"
@@ -122,7 +122,7 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
   }
 
   void FailAddress(int number) {
-    failure_ = Concat(ToString(addresses_[next_ - 1]), ": ", std::strerror(number));
+    failure_ = Concat(ToString(addresses_[next_ - 1]), ": ", ErrorText(number));
     DropSocket();
     TryNext();
   }

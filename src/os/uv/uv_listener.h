@@ -29,8 +29,7 @@ class UvListener {
   UvListener(UvLoop& loop, ListeningSocket socket, JudgeOpening judge, LogSink log,
              size_t reserve = 0);
   ~UvListener();
-  UvListener(const UvListener&) = delete;
-  UvListener& operator=(const UvListener&) = delete;
+  UvListener(UvListener&&) = delete;
 
   /// `accept` is called once for each new connection, on the listener's loop. The callee chooses
   /// the loop that will serve it and calls `open(loop)` there; a connection that is never opened is

@@ -4,8 +4,7 @@
 #include <utility>
 
 #include "base/assert.h"
-#include "base/planted.h"
-#include "base/probe.h"
+#include "base/instrumented.h"
 #include "base/text.h"
 
 namespace muster {

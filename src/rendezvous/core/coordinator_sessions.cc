@@ -4,9 +4,8 @@
 #include <utility>
 
 #include "base/assert.h"
+#include "base/instrumented.h"
 #include "base/limits.h"
-#include "base/planted.h"
-#include "base/probe.h"
 #include "base/text.h"
 #include "rendezvous/core/coordinator.h"
 

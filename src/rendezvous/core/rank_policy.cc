@@ -6,6 +6,8 @@
 #include <tuple>
 #include <utility>
 
+#include "base/parse.h"
+
 namespace muster {
 
 namespace {
@@ -13,8 +15,6 @@ namespace {
 // In the order of the enumerators.
 constexpr std::array<std::string_view, 4> kNames = {"natural", "text", "stable", "label"};
 static_assert(static_cast<size_t>(RankPolicy::kLabel) + 1 == kNames.size());
-
-bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
 // The digits at the beginning of `text`: their number, and the digits without leading zeros.
 std::pair<size_t, std::string_view> DigitsOf(std::string_view text) {

@@ -1,7 +1,6 @@
 // Applies actions to the state: the second half of operations.h.
 #include "base/assert.h"
-#include "base/planted.h"
-#include "base/probe.h"
+#include "base/instrumented.h"
 #include "rendezvous/core/operations.h"
 
 namespace muster {

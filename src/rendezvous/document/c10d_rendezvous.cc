@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "base/base64.h"
+#include "base/instrumented.h"
 #include "base/interruption.h"
-#include "base/planted.h"
 #include "base/text.h"
 #include "base/trim.h"
 #include "muster/dynamic_rendezvous.h"
@@ -17,6 +17,7 @@
 #include "os/posix/file_io.h"
 #include "os/posix/process.h"
 #include "rendezvous/event_recorder.h"
+#include "rendezvous/option_readers.h"
 #include "rendezvous/reconnect.h"
 #include "rendezvous/session/status_client.h"
 
@@ -144,13 +145,6 @@ std::string StoreType(const RendezvousParameters& parameters) {
   if (type == "tcp" || type == "file") return type;
   throw std::invalid_argument(Concat("store_type is '", text == nullptr ? "" : Printable(*text),
                                      "': only 'tcp' and 'file' are supported"));
-}
-
-milliseconds ReadTimeout(const RendezvousParameters& parameters) {
-  const int64_t seconds = parameters.GetAsInt("read_timeout", 60).value_or(60);
-  if (seconds > 0 && seconds <= 365 * 24 * 3600) return std::chrono::seconds(seconds);
-  throw std::invalid_argument(Concat("read_timeout is ", seconds,
-                                     ": it must be a positive number of seconds, at most a year"));
 }
 
 // How long a store may take to confirm that a wait is over: the node waits for a store that pauses

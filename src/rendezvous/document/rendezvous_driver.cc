@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/instrumented.h"
 #include "base/interruption.h"
-#include "base/probe.h"
 #include "base/text.h"
 
 namespace muster {

@@ -2,9 +2,8 @@
 
 #include <utility>
 
+#include "base/instrumented.h"
 #include "base/interruption.h"
-#include "base/planted.h"
-#include "base/probe.h"
 #include "muster/error.h"
 #include "muster/rendezvous_error.h"
 #include "rendezvous/core/operations.h"

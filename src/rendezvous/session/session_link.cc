@@ -6,8 +6,7 @@
 #include <variant>
 
 #include "base/assert.h"
-#include "base/planted.h"
-#include "base/probe.h"
+#include "base/instrumented.h"
 #include "base/text.h"
 
 namespace muster {

@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/planted.h"
-#include "base/probe.h"
+#include "base/instrumented.h"
 #include "base/text.h"
 #include "rendezvous/wait_report.h"
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "etcd/calls.h"
-#include "etcd/etcd_store.h"
 #include "etcd/grpc/grpc_etcd.h"
+#include "etcd/on_connection.h"
 #include "etcd/store/shared_etcd.h"
 #include "etcd/test_client.h"
 #include "muster/etcd_store.h"

@@ -1,5 +1,5 @@
-// Bugs that tests plant: a test that cannot find them proves nothing. The test plants one at a
-// time; builds without MUSTER_INSTRUMENTED (those of users) contain none.
+// What builds with MUSTER_INSTRUMENTED contain for tests: bugs that can be planted, and probes that
+// record whether tests ever took a rare branch. In builds of users these compile to nothing.
 #pragma once
 
 #include <atomic>
@@ -7,6 +7,7 @@
 
 namespace muster {
 
+/// A test that cannot find such a bug proves nothing. It plants one at a time.
 enum class Bug : uint8_t {
   kNone,
   kFencingIgnored,     ///< A message of an earlier connection, or of an earlier round, is executed.
@@ -55,4 +56,28 @@ inline bool Planted(Bug bug) { return planted_bug.load(std::memory_order_relaxed
 constexpr bool Planted(Bug) { return false; }
 #endif
 
+struct Probe {
+  const char* name;
+  std::atomic<uint64_t> hits;
+};
+
 }  // namespace muster
+
+#ifdef MUSTER_INSTRUMENTED
+// All probes are in one section of the program, those never reached, too.
+#define MUSTER_PROBE_IN(its_section, text)                                               \
+  do {                                                                                   \
+    __attribute__((section(its_section), used)) static ::muster::Probe probe{text, {0}}; \
+    probe.hits.fetch_add(1, std::memory_order_relaxed);                                  \
+  } while (false)
+#else
+#define MUSTER_PROBE_IN(its_section, text) \
+  do {                                     \
+  } while (false)
+#endif
+
+#define MUSTER_PROBE(text) MUSTER_PROBE_IN("muster_probes", text)
+/// In code that only launchers run.
+#define MUSTER_LAUNCH_PROBE(text) MUSTER_PROBE_IN("muster_launch_probes", text)
+/// In code that only runs with etcd.
+#define MUSTER_ETCD_PROBE(text) MUSTER_PROBE_IN("muster_etcd_probes", text)
