@@ -15,7 +15,6 @@
 #include "rendezvous/document/rendezvous_driver.h"
 #include "rendezvous/document/shared_document.h"
 #include "rendezvous/event_recorder.h"
-#include "rendezvous/membership.h"
 #include "rendezvous/option_readers.h"
 #include "rendezvous/reconnect.h"
 #include "rendezvous/wait_report.h"
@@ -337,8 +336,7 @@ class DynamicHandler final : public DynamicRendezvousHandler {
   }
 
   std::optional<MembershipEvent> AwaitEvent(std::chrono::milliseconds time) override {
-    return PollForEvent(clock_, time,
-                        [this] { return LookForEvent([this] { return NodesToMakeRoomFor(); }); });
+    return PollForEvent(clock_, time, [this] { return NodesToMakeRoomFor(); });
   }
 
   void Leave() override {
