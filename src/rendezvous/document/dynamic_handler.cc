@@ -67,9 +67,8 @@ class DynamicHandler final : public DynamicRendezvousHandler {
         run_settings_(RunSettingsOf(settings_)),
         store_(MustBeThere(std::move(store), "store")),
         backend_(MustBeThere(std::move(backend), "backend")),
-        document_(port_, run_settings_, clock_, kCacheMax),
-        driver_(document_, port_,
-                NewNode(system_, local_addr.empty() ? FullyQualifiedName() : local_addr),
+        document_(*backend_, run_settings_, clock_, kCacheMax),
+        driver_(document_, NewNode(system_, local_addr.empty() ? FullyQualifiedName() : local_addr),
                 run_settings_, clock_, system_.Seed(), Hooks()),
         events_(std::move(events), settings_.run_id),
         bootstrap_(
@@ -148,7 +147,7 @@ class DynamicHandler final : public DynamicRendezvousHandler {
 
   [[noreturn]] void Throw(const Error& error) {
     if (error.code == Code::kInterrupted) ThrowInterruptedHere(error.message);
-    if (const std::exception_ptr thrown = port_.TakeException()) std::rethrow_exception(thrown);
+    if (const std::exception_ptr thrown = document_.TakeException()) std::rethrow_exception(thrown);
     if (error.code == Code::kProtocol) throw RendezvousStateError(error.message);
     throw RendezvousConnectionError(error.message);
   }
@@ -388,7 +387,6 @@ class DynamicHandler final : public DynamicRendezvousHandler {
   const RunSettings run_settings_;
   std::shared_ptr<Store> store_;
   const std::unique_ptr<RendezvousBackend> backend_;
-  BackendPort port_{*backend_};
   SharedDocument document_;
   RendezvousDriver driver_;
   const EventRecorder events_;
