@@ -27,12 +27,12 @@
 namespace muster {
 
 struct StoreMachineOptions {
-  uint64_t reply_bytes_max =
-      kReplyBytesMax;  ///< Largest value APPEND may grow, largest multi-value reply.
+  /// Largest value APPEND may grow, largest multi-value reply.
+  uint64_t reply_bytes_max = kReplyBytesMax;
   uint64_t waited_keys_max = kWaitedKeysMax;  ///< Keys named by all parked waits together.
   Duration reservation_max = 1s;  ///< How long a queue element is kept for a released client.
-  bool empty_counts_as_zero =
-      false;  ///< ADD on an empty value: 0 for HashStore, an error for TCPStore.
+  /// ADD on an empty value: 0 for HashStore, an error for TCPStore.
+  bool empty_counts_as_zero = false;
   /// Only CHECK finds this key: clients detect muster's server with it.
   std::string_view reserved_key{};
   /// How long keys of an unopened scope are kept.
