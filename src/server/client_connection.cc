@@ -36,8 +36,7 @@ bool WritesValues(Op op) {
 }
 
 /// Calls `work`; if an allocation fails, only the connection that needed it is closed.
-template <typename Work>
-auto Guarded(Work work) -> decltype(work()) {
+auto Guarded(auto work) -> decltype(work()) {
   try {
     return work();
   } catch (const std::bad_alloc&) {

@@ -192,8 +192,7 @@ struct StoreServer::Impl {
   }
 
   /// Runs `work` on a loop, unless the server has ended there.
-  template <typename Work>
-  void PostTo(size_t loop, Work work) {
+  void PostTo(size_t loop, auto work) {
     threads[loop]->loop().Post([this, loop, work = std::move(work)] {
       if (server_loops[loop]) work(*server_loops[loop]);
     });

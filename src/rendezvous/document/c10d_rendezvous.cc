@@ -96,8 +96,7 @@ class C10dBackend final : public RendezvousBackend {
 
  private:
   /// A lost connection fails the current call; the next call opens another.
-  template <typename Operation>
-  auto Try(std::string_view what, const Operation& operation)
+  auto Try(std::string_view what, const auto& operation)
       -> decltype(operation(std::declval<Store&>())) {
     try {
       if (lost_) {

@@ -128,8 +128,7 @@ class DynamicHandler final : public DynamicRendezvousHandler {
   }
 
   // Runs a part of a public function; what it throws is reported under the given name first.
-  template <typename Work>
-  auto Reporting(std::string_view name, Work work) {
+  auto Reporting(std::string_view name, auto work) {
     try {
       return work();
     } catch (...) {

@@ -26,8 +26,7 @@ Error ErrorOfException() {
   }
 }
 
-template <typename Call>
-Result<std::optional<StoredState>> SharedDocument::Try(const Call& call) {
+Result<std::optional<StoredState>> SharedDocument::Try(const auto& call) {
   thrown_ = nullptr;
   try {
     return call();

@@ -70,8 +70,7 @@ class SharedDocument {
 
  private:
   /// `call` returns nullopt if nothing is stored.
-  template <typename Call>
-  Result<std::optional<StoredState>> Try(const Call& call);
+  Result<std::optional<StoredState>> Try(const auto& call);
   Result<Outcome> Write();
   Result<Outcome> Read();
   Status TakeOver(std::optional<std::string> bytes);

@@ -124,8 +124,7 @@ class StoreMachine {
   /// Whether all keys exist, as for CHECK.
   bool AreThere(std::span<const HashedKey> keys) const;
   /// As for MULTI_GET: passes the value of each key, empty if it has none.
-  template <typename Take>
-  void ForEachValue(std::span<const HashedKey> keys, Take take) const {
+  void ForEachValue(std::span<const HashedKey> keys, auto take) const {
     for (const HashedKey& key : keys) {
       const Entry* entry = Find(key);
       take(entry == nullptr ? ValueView() : entry->value.view());
@@ -144,8 +143,7 @@ class StoreMachine {
   uint64_t places_cleared() const { return waiters_.cleared(); }
   /// As for LIST_KEYS, but for one of kShards: of 10 million keys, each shard has 10,000.
   static constexpr size_t kShards = KeyTable<Entry>::kShards;
-  template <typename Take>
-  void ForEachKey(size_t shard, Take take) const {
+  void ForEachKey(size_t shard, auto take) const {
     entries_.VisitShard(shard, [&](const Entry& entry) {
       if (entry.is_there) take(ValueView(entry.key));
     });
