@@ -23,7 +23,7 @@
 #include "rendezvous/core/coordinator.h"
 #include "rendezvous/session/admission.h"
 #include "rendezvous/wire/session_codec.h"
-#include "store/core/client_id.h"
+#include "store/core/request.h"
 
 namespace muster {
 

@@ -16,7 +16,6 @@
 #include "base/limits.h"
 #include "base/memory_account.h"
 #include "base/time.h"
-#include "store/core/client_id.h"
 #include "store/core/key_table.h"
 #include "store/core/queues.h"
 #include "store/core/request.h"
