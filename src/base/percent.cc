@@ -2,7 +2,6 @@
 
 #include <cstdint>
 
-#include "base/parse.h"
 #include "base/text.h"
 
 namespace muster {

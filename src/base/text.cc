@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <array>
 
-#include "base/parse.h"
-#include "base/trim.h"
 #include "base/utf8.h"
 
 namespace muster {
@@ -41,6 +39,16 @@ std::string HumanBytes(uint64_t bytes) {
   for (; bytes >= 1024; bytes /= 1024, ++unit) rest = bytes % 1024;
   const uint64_t tenths = rest * 10 / 1024;
   return Concat(bytes, tenths == 0 ? "" : Concat('.', tenths), ' ', kUnits[unit]);
+}
+
+std::vector<std::string_view> Split(std::string_view text, char separator) {
+  std::vector<std::string_view> pieces;
+  while (true) {
+    const size_t end = text.find(separator);
+    pieces.push_back(text.substr(0, end));
+    if (end == text.npos) return pieces;
+    text.remove_prefix(end + 1);
+  }
 }
 
 std::optional<int64_t> ParseWholeNumber(std::string_view text) {

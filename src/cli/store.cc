@@ -17,7 +17,6 @@
 #include <vector>
 
 #include "base/endpoint.h"
-#include "base/parse.h"
 #include "base/text.h"
 #include "base/utf8.h"
 #include "cli/commands.h"

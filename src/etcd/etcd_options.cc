@@ -11,7 +11,6 @@
 #include "base/endpoint.h"
 #include "base/percent.h"
 #include "base/text.h"
-#include "base/trim.h"
 #include "rendezvous/option_readers.h"
 
 namespace muster {

@@ -13,7 +13,6 @@
 #include <string>
 #include <string_view>
 
-#include "base/parse.h"
 #include "base/percent.h"
 #include "base/text.h"
 #include "etcd/etcd_port.h"

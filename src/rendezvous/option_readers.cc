@@ -6,7 +6,6 @@
 #include <stdexcept>
 
 #include "base/text.h"
-#include "base/trim.h"
 
 namespace muster {
 

@@ -8,7 +8,6 @@
 
 #include "base/text.h"
 #include "base/time.h"
-#include "base/trim.h"
 
 namespace muster {
 

@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "base/parse.h"
 #include "base/text.h"
-#include "base/trim.h"
 #include "os/posix/host.h"
 #include "store/free_socket.h"
 

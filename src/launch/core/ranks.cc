@@ -4,9 +4,7 @@
 #include <map>
 
 #include "base/flat_json.h"
-#include "base/parse.h"
 #include "base/text.h"
-#include "base/trim.h"
 
 namespace muster {
 

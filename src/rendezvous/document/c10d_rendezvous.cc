@@ -8,7 +8,6 @@
 #include "base/instrumented.h"
 #include "base/interruption.h"
 #include "base/text.h"
-#include "base/trim.h"
 #include "muster/dynamic_rendezvous.h"
 #include "muster/file_store.h"
 #include "muster/network.h"

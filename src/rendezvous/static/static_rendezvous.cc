@@ -8,7 +8,6 @@
 
 #include "base/endpoint.h"
 #include "base/text.h"
-#include "base/trim.h"
 #include "muster/network.h"
 #include "muster/prefix_store.h"
 #include "muster/tcp_store.h"
