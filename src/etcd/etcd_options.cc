@@ -8,8 +8,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "base/encoding.h"
 #include "base/endpoint.h"
-#include "base/percent.h"
 #include "base/text.h"
 #include "rendezvous/option_readers.h"
 

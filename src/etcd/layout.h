@@ -13,7 +13,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/percent.h"
+#include "base/encoding.h"
 #include "base/text.h"
 #include "etcd/etcd_port.h"
 

@@ -4,7 +4,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "base/base64.h"
+#include "base/encoding.h"
 #include "base/instrumented.h"
 #include "base/interruption.h"
 #include "base/text.h"

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "base/base64.h"
+#include "base/encoding.h"
 #include "base/text.h"
 #include "rendezvous/wire/state_codec.h"
 
