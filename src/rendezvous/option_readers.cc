@@ -1,6 +1,5 @@
 #include "rendezvous/option_readers.h"
 
-#include <charconv>
 #include <cmath>
 #include <optional>
 #include <stdexcept>
@@ -20,12 +19,7 @@ std::optional<double> ToNumber(const ConfigValue& value) {
   if (const auto* number = std::get_if<int64_t>(&value)) return static_cast<double>(*number);
   if (const auto* number = std::get_if<double>(&value)) return *number;
   const auto* text = std::get_if<std::string>(&value);
-  if (text == nullptr) return std::nullopt;
-  const std::string_view digits = Trim(*text);
-  double number = 0;
-  const auto [end, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
-  if (failure != std::errc() || end != digits.data() + digits.size()) return std::nullopt;
-  return number;
+  return text == nullptr ? std::nullopt : ParseAll<double>(Trim(*text));
 }
 
 }  // namespace

@@ -152,36 +152,33 @@ milliseconds CancelGrace(const RendezvousParameters& parameters, milliseconds re
   return std::min(read_timeout, std::max<milliseconds>(join, std::chrono::seconds(5)));
 }
 
-std::shared_ptr<TcpStore> OpenTcpStore(const HostAndPort& at, bool serve, milliseconds timeout,
-                                       milliseconds grace) {
-  return std::make_shared<TcpStore>(at.host, TcpStoreOptions{.port = static_cast<uint16_t>(at.port),
-                                                             .is_server = serve,
-                                                             .timeout = timeout,
-                                                             .multi_tenant = true,
-                                                             .cancel_grace = grace});
-}
-
 std::shared_ptr<TcpStore> CreateTcp(const RendezvousParameters& parameters) {
   const HostAndPort at = ParseRendezvousEndpoint(parameters.endpoint, kDefaultPort);
   const std::optional<bool> is_host = parameters.GetAsBool("is_host");
   const milliseconds timeout = ReadTimeout(parameters);
   const milliseconds grace = CancelGrace(parameters, timeout);
-  const bool serve = is_host ? *is_host : MatchesThisMachine(at.host);
+  TcpStoreOptions options{.port = static_cast<uint16_t>(at.port),
+                          .is_server = is_host ? *is_host : MatchesThisMachine(at.host),
+                          .timeout = timeout,
+                          .multi_tenant = true,
+                          .cancel_grace = grace};
+  const auto open = [&] { return std::make_shared<TcpStore>(at.host, options); };
+  const std::string where = Concat(at.host, ":", at.port);
+  if (is_host || !options.is_server) {
+    const std::string_view what = options.is_server ? "be served at " : "be reached at ";
+    return Reaching(Concat(kStoreCouldNot, what, where), open);
+  }
   try {
-    return OpenTcpStore(at, serve, timeout, grace);
+    return open();
   } catch (const InterruptedError&) {
     throw;
   } catch (const std::exception& error) {
-    const std::string where = Concat(at.host, ":", at.port);
-    if (!serve || is_host) {
-      std::throw_with_nested(RendezvousConnectionError(Concat(
-          kStoreCouldNot, serve ? "be served at " : "be reached at ", where, ": ", error.what())));
-    }
     // The endpoint is on this machine, and another process has its port: probably another agent,
     // which serves the store for both.
+    options.is_server = false;
     return Reaching(
         Concat(kStoreCouldNot, "be served at ", where, " (", error.what(), "), nor reached there"),
-        [&] { return OpenTcpStore(at, false, timeout, grace); });
+        open);
   }
 }
 

@@ -75,7 +75,7 @@ class DynamicHandler final : public DynamicRendezvousHandler {
             store_, [this](int64_t round) { return PrefixOf(round); }, driver_.self().addr,
             system_) {}
 
-  ~DynamicHandler() override { StopHeartbeats(); }
+  ~DynamicHandler() override { heartbeats_.reset(); }
 
   const RendezvousSettings& settings() const override { return settings_; }
   std::string node() const override { return driver_.self().ToString(); }
@@ -190,8 +190,6 @@ class DynamicHandler final : public DynamicRendezvousHandler {
 
   // --- Heartbeats
 
-  void StopHeartbeats() { heartbeats_.reset(); }
-
   void Beat() {
     const std::lock_guard lock(*mutex_);
     try {
@@ -305,7 +303,7 @@ class DynamicHandler final : public DynamicRendezvousHandler {
     ForgetEvents();
     events_.Record({kHandlerEvents, "next_rendezvous"}, NodeState::kRunning, driver_.self(),
                    "wants to join the next round of");
-    StopHeartbeats();
+    heartbeats_.reset();
     stage_ = Stage::kJoining;
     driver_.Forget();
     try {
@@ -338,7 +336,7 @@ class DynamicHandler final : public DynamicRendezvousHandler {
   }
 
   void Leave() override {
-    StopHeartbeats();
+    heartbeats_.reset();
     place_.reset();
     began_ = clock_.Now();
     const Instant deadline = began_ + run_settings_.close_timeout;
@@ -350,7 +348,7 @@ class DynamicHandler final : public DynamicRendezvousHandler {
   }
 
   bool Shutdown() override {
-    StopHeartbeats();
+    heartbeats_.reset();
     try {
       Close("shutdown", "shut down");
       return true;

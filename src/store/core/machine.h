@@ -99,7 +99,6 @@ class StoreMachine {
   }
 
   StoreMachineStats Stats() const;
-  const KeyHasher& hasher() const { return hasher_; }
 
   /// Large values, and whole queues, that steps have removed. The driver takes them from time to
   /// time, to destroy them without holding its lock: the memory of large values is unmapped page by
