@@ -31,6 +31,12 @@ size_t ShownBytes(std::string_view bytes) {
 
 }  // namespace
 
+std::string Hex(uint64_t number, size_t digits) {
+  std::string text(digits, '0');
+  for (size_t i = digits; i-- > 0; number >>= 4) text[i] = "0123456789abcdef"[number & 15];
+  return text;
+}
+
 std::string HumanBytes(uint64_t bytes) {
   if (bytes == 1) return "1 byte";
   constexpr std::array kUnits = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
@@ -108,7 +114,6 @@ Result<int64_t> ParseCounter(std::string_view text) {
 }
 
 std::string Printable(std::string_view bytes, size_t length_max) {
-  constexpr std::string_view kHex = "0123456789abcdef";
   std::string out;
   size_t at = 0;
   while (at < bytes.size() && at < length_max) {
@@ -117,7 +122,7 @@ std::string Printable(std::string_view bytes, size_t length_max) {
     if (shown > 0) {
       out += bytes.substr(at, shown);
     } else {
-      out += Concat("\\x", kHex[byte >> 4], kHex[byte & 15]);
+      out += Concat("\\x", Hex(byte, 2));
       shown = 1;
     }
     at += shown;

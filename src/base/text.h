@@ -40,6 +40,9 @@ Error MakeError(Code code, const Pieces&... message) {
   return {code, Concat(message...)};
 }
 
+/// So many hexadecimal digits, with leading zeros.
+std::string Hex(uint64_t number, size_t digits);
+
 /// "8 MiB", "1.5 KiB", "17 bytes": for messages that a person reads.
 std::string HumanBytes(uint64_t bytes);
 

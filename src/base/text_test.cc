@@ -21,6 +21,12 @@ TEST(ConcatTest, JoinsStringsCharactersAndIntegers) {
   EXPECT_EQ(Concat(), "");
 }
 
+TEST(HexTest, HasAsManyDigitsAsGiven) {
+  EXPECT_EQ(Hex(0xab, 2), "ab");
+  EXPECT_EQ(Hex(0x12f, 6), "00012f");
+  EXPECT_EQ(Hex(std::numeric_limits<uint64_t>::max(), 16), "ffffffffffffffff");
+}
+
 TEST(ConcatTest, WritesTheLargestAndSmallestNumbersInFull) {
   EXPECT_EQ(Concat(std::numeric_limits<uint64_t>::max()), "18446744073709551615");
   EXPECT_EQ(Concat(std::numeric_limits<int64_t>::min()), "-9223372036854775808");
