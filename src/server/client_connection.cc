@@ -436,7 +436,7 @@ bool ClientConnection::HasTooMuchQueued() const {
 
 void ClientConnection::SendStopWaiting() {
   std::string reply;
-  wire::AppendReply(reply, Reply::Of(Reply::Kind::kStopWaiting));
+  wire::AppendReply(reply, Reply::Of(Reply::Kind::kStopWaiting), server_.workspace_.reply_pieces);
   Send(reply);
 }
 
