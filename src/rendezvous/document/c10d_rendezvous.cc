@@ -1,7 +1,6 @@
 #include "muster/c10d_rendezvous.h"
 
 #include <algorithm>
-#include <stdexcept>
 #include <utility>
 
 #include "base/encoding.h"
@@ -19,6 +18,7 @@
 #include "rendezvous/option_readers.h"
 #include "rendezvous/reconnect.h"
 #include "rendezvous/session/status_client.h"
+#include "store/throw.h"
 
 namespace muster {
 
@@ -141,8 +141,8 @@ std::string StoreType(const RendezvousParameters& parameters) {
   const auto* text = std::get_if<std::string>(&given);
   const std::string type = text == nullptr ? "" : LowerCase(Trim(*text));
   if (type == "tcp" || type == "file") return type;
-  throw std::invalid_argument(Concat("store_type is '", text == nullptr ? "" : Printable(*text),
-                                     "': only 'tcp' and 'file' are supported"));
+  throw Invalid("store_type is '", text == nullptr ? "" : Printable(*text),
+                "': only 'tcp' and 'file' are supported");
 }
 
 // How long a store may take to confirm that a wait is over: the node waits for a store that pauses
@@ -216,9 +216,9 @@ void ThrowIfOfBackendMuster(const RendezvousParameters& parameters) {
 
 std::unique_ptr<RendezvousBackend> CreateC10dBackend(std::shared_ptr<Store> store,
                                                      const std::string& run_id) {
-  if (!store) throw std::invalid_argument("C10dRendezvousBackend: store is null");
+  if (!store) throw Invalid("C10dRendezvousBackend: store is null");
   if (run_id.empty()) {
-    throw std::invalid_argument("the run id is empty: it names the rendezvous and must not be");
+    throw Invalid("the run id is empty: it names the rendezvous and must not be");
   }
   return std::make_unique<C10dBackend>(std::move(store), run_id);
 }

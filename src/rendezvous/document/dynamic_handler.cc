@@ -3,7 +3,6 @@
 #include <array>
 #include <atomic>
 #include <mutex>
-#include <stdexcept>
 #include <utility>
 
 #include "base/interruption.h"
@@ -53,7 +52,7 @@ static_assert(kActionEvents.size() == static_cast<size_t>(Action::kRestore) + 1)
 
 template <typename T>
 T MustBeThere(T given, std::string_view what) {
-  if (!given) throw std::invalid_argument(Concat("DynamicRendezvousHandler: ", what, " is null"));
+  if (!given) throw Invalid("DynamicRendezvousHandler: ", what, " is null");
   return given;
 }
 
