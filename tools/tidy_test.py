@@ -48,7 +48,7 @@ class TidyTest(unittest.TestCase):
             ("src/base/a.cc", "store/core/machine.h"),
             ("src/os/posix/a.cc", "store/core/machine.h"),
             ("src/os/uv/a.cc", "store/throw.h"),
-            ("src/store/a.cc", "rendezvous/membership.h"),
+            ("src/store/a.cc", "rendezvous/registry.h"),
             ("src/rendezvous/a.cc", "server/server_loop.h"),
             ("src/server/a.cc", "etcd/link.h"),
             ("src/launch/a.cc", "etcd/link.h"),
@@ -65,7 +65,7 @@ class TidyTest(unittest.TestCase):
         for path, include in [
             ("src/store/core/a.cc", "os/ports/loop.h"),
             ("src/store/wire/a.cc", "store/throw.h"),
-            ("src/rendezvous/core/a.cc", "rendezvous/membership.h"),
+            ("src/rendezvous/core/a.cc", "rendezvous/registry.h"),
             ("src/launch/options/a.cc", "muster/store.h"),
         ]:
             with self.subTest(path=path, include=include):

@@ -29,8 +29,8 @@ struct CoordinatedRendezvousOptions {
   // All nodes of a run must have the same values of these.
   int64_t min_nodes = 1;
   int64_t max_nodes = 1;
-  std::chrono::milliseconds last_call{
-      30'000};  ///< From reaching min_nodes to completing the round.
+  /// From reaching min_nodes to completing the round.
+  std::chrono::milliseconds last_call{30'000};
   /// The same when a round re-forms after it has lost a member; without a loss, the round does not
   /// wait. At most last_call.
   std::chrono::milliseconds reform_timeout{500};

@@ -40,10 +40,8 @@ class RendezvousBackend {
   /// often. AwaitNews() blocks until Announce() was called with the same news, by any node at any
   /// time, but not for longer than `time`. Returns false immediately if this backend cannot wait.
   /// What they throw is ignored.
-  virtual void Announce(std::string_view news) { static_cast<void>(news); }
-  virtual bool AwaitNews(std::string_view news, std::chrono::milliseconds time) {
-    static_cast<void>(news);
-    static_cast<void>(time);
+  virtual void Announce(std::string_view /*news*/) {}
+  virtual bool AwaitNews(std::string_view /*news*/, std::chrono::milliseconds /*time*/) {
     return false;
   }
 

@@ -7,39 +7,33 @@
 namespace muster {
 
 /// Root of all rendezvous errors.
-class RendezvousError : public DistError {
- public:
+struct RendezvousError : DistError {
   using DistError::DistError;
 };
 
 /// The rendezvous is closed: this run will never form another round. Names the node that closed it,
 /// if known.
-class RendezvousClosedError : public RendezvousError {
- public:
+struct RendezvousClosedError : RendezvousError {
   using RendezvousError::RendezvousError;
 };
 
 /// The operation did not finish in time. Says what was missing.
-class RendezvousTimeoutError : public RendezvousError {
- public:
+struct RendezvousTimeoutError : RendezvousError {
   using RendezvousError::RendezvousError;
 };
 
 /// The backend cannot be reached, or did not answer in time.
-class RendezvousConnectionError : public RendezvousError {
- public:
+struct RendezvousConnectionError : RendezvousError {
   using RendezvousError::RendezvousError;
 };
 
 /// What the backend holds is not a rendezvous state. Says what was found instead.
-class RendezvousStateError : public RendezvousError {
- public:
+struct RendezvousStateError : RendezvousError {
   using RendezvousError::RendezvousError;
 };
 
 /// The rendezvous was closed while this node was a spare: an orderly way out, not a failure.
-class RendezvousGracefulExitError : public RendezvousError {
- public:
+struct RendezvousGracefulExitError : RendezvousError {
   using RendezvousError::RendezvousError;
 };
 

@@ -7,7 +7,6 @@
 #include <functional>
 #include <optional>
 #include <string>
-#include <string_view>
 
 namespace muster {
 
@@ -25,10 +24,9 @@ struct RendezvousEvent {
   std::optional<int64_t> local_id{};  ///< Where there is a node.
   std::string error_trace{};          ///< Only for failures: what failed, and where.
 
-  /// One JSON object, its keys in the order of the fields.
+  /// One JSON object, its keys in the order of the fields, with the blanks of Python's json module:
+  /// the same bytes as torchelastic's events.
   std::string ToJson() const;
-  /// std::invalid_argument says what is wrong with the text.
-  static RendezvousEvent FromJson(std::string_view json);
   bool operator==(const RendezvousEvent&) const = default;
 };
 

@@ -15,6 +15,8 @@
 
 namespace muster {
 
+class Clock;
+
 /// The address of the workers' store in a round (MASTER_ADDR and MASTER_PORT).
 struct RendezvousStoreInfo {
   static constexpr std::string_view kMasterAddrKey = "MASTER_ADDR";
@@ -162,9 +164,10 @@ class RendezvousHandler {
  protected:
   RendezvousHandler() = default;
 
-  /// One poll of AwaitEvent(), for backends that are not notified of events. `count_waiting`: how
-  /// many nodes wait for a new round.
-  std::optional<MembershipEvent> LookForEvent(const std::function<int64_t()>& count_waiting);
+  /// AwaitEvent() for backends that are not notified of events. `count_waiting`: how many nodes
+  /// wait for a new round. InterruptedError.
+  std::optional<MembershipEvent> PollForEvent(Clock& clock, std::chrono::milliseconds time,
+                                              const std::function<int64_t()>& count_waiting);
   /// A new round begins.
   void ForgetEvents() { waiting_reported_ = 0; }
 

@@ -52,8 +52,8 @@ struct RendezvousSettings {
   int64_t min_nodes = 1;
   int64_t max_nodes = 1;
   std::chrono::milliseconds join_timeout{600'000};  ///< One NextRendezvous().
-  std::chrono::milliseconds last_call{
-      30'000};  ///< From reaching min_nodes to completing the round.
+  /// From reaching min_nodes to completing the round.
+  std::chrono::milliseconds last_call{30'000};
   std::chrono::milliseconds close_timeout{30'000};     ///< Marking the rendezvous closed.
   std::chrono::milliseconds heartbeat_timeout{5'000};  ///< One keep-alive.
   std::chrono::milliseconds keep_alive_interval{5'000};

@@ -27,8 +27,8 @@ struct StoreServerOptions {
   uint64_t value_bytes_max = 8 * 1024 * 1024;
   uint64_t keys_per_request_max = 128 * 1024;
   uint64_t request_bytes_max = 256ull * 1024 * 1024;  ///< One whole request.
-  uint64_t reply_bytes_max =
-      256ull * 1024 * 1024;  ///< One reply; also what APPEND may grow a value to.
+  /// One reply; also what APPEND may grow a value to.
+  uint64_t reply_bytes_max = 256ull * 1024 * 1024;
   uint64_t queued_reply_bytes_max = 1024 * 1024;  ///< Queued replies of a slow reader.
   /// All that is allocated for clients together: keys, values, queues, waits, unfinished requests
   /// and replies that have not been read. A request that would exceed it is refused; others are

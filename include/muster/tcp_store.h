@@ -13,8 +13,8 @@ struct TcpStoreOptions {
   uint16_t port = 29500;            ///< With is_server, 0 lets the kernel choose.
   std::optional<int> world_size{};  ///< Number of TcpStores that join, including this one.
   bool is_server = false;           ///< Start (or share) a StoreServer on `port` in this process.
-  milliseconds timeout =
-      kDefaultStoreTimeout;  ///< For connecting, and the store's Timeout() afterwards.
+  /// For connecting, and the store's Timeout() afterwards.
+  milliseconds timeout = kDefaultStoreTimeout;
   /// With a world size: join the count of workers; the owner of the server returns only when all
   /// have joined.
   bool wait_for_workers = true;

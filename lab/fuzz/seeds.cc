@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/base64.h"
 #include "base/bytes.h"
+#include "base/encoding.h"
 #include "rendezvous/wire/session_codec.h"
 #include "rendezvous/wire/state_codec.h"
 #include "support/bytes.h"

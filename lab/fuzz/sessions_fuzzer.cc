@@ -68,8 +68,7 @@ void CheckFrame(std::string_view bytes) {
   const auto request = wire::ReadSessionRequest(frame.view());
   if (!request) CheckRefusal(request.error());
   // Unknown fields of an Open of another version are not kept.
-  const bool is_ours =
-      request && request->version == wire::kSessionVersion && request->IsUnderstood();
+  const bool is_ours = request && request->version == kSessionVersion && request->IsUnderstood();
   if (is_ours) FUZZ_CHECK(Frame(*request) == frame.view());
   const auto reply = wire::ReadSessionReply(frame.view());
   if (!reply) return CheckRefusal(reply.error());

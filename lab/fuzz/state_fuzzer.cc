@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/base64.h"
+#include "base/encoding.h"
 #include "base/limits.h"
 #include "base/utf8.h"
 #include "fuzz/check.h"

@@ -7,10 +7,10 @@
 
 #include <stdexcept>
 
-#include "store/wire/reply_writer.h"
 #include "store/wire/request_reader.h"
 #include "support/bytes.h"
 #include "support/raw_socket.h"
+#include "support/whole_reply.h"
 
 namespace muster::test {
 
@@ -112,7 +112,7 @@ std::optional<size_t> LyingServer::Consume(ClientId client, int fd, std::string_
     Released released;
     const Reply reply = Answer(client, decoder.Decode(bytes.substr(done, *size)), released);
     refused = reply.kind == Reply::Kind::kRefused;
-    wire::AppendReply(replies, reply);
+    AppendWhole(replies, reply);
     for (const ClientId other : released) SendAll(sockets_.at(other), kStop);
     done += *size;
   }

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/base64.h"
+#include "base/encoding.h"
 #include "base/text.h"
 #include "rendezvous/wire/state_codec.h"
 #include "sim/fault_injector.h"

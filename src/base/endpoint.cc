@@ -1,6 +1,5 @@
 #include "base/endpoint.h"
 
-#include "base/parse.h"
 #include "base/text.h"
 
 namespace muster {

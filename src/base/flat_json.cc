@@ -1,6 +1,5 @@
 #include "base/flat_json.h"
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -10,21 +9,17 @@ namespace muster::wire {
 
 using Json = nlohmann::json;
 
-namespace {
-std::string Quoted(std::string_view text) {
+std::string JsonString(std::string_view text) {
   return Json(text).dump(-1, ' ', true, Json::error_handler_t::replace);
 }
-}  // namespace
-
-void AppendJsonString(std::string& out, std::string_view text) { out += Quoted(text); }
 
 FlatJsonWriter& FlatJsonWriter::Put(std::string_view name, std::string_view value) {
-  text_ += Concat(text_.size() > 1 ? ", " : "", Quoted(name), ": ", value);
+  text_ += Concat(text_.size() > 1 ? ", " : "", JsonString(name), ": ", value);
   return *this;
 }
 
 FlatJsonWriter& FlatJsonWriter::Text(std::string_view name, std::string_view value) {
-  return value.empty() ? *this : Put(name, Quoted(value));
+  return value.empty() ? *this : Put(name, JsonString(value));
 }
 
 FlatJsonWriter& FlatJsonWriter::Number(std::string_view name, int64_t value, int64_t usual) {
@@ -38,7 +33,8 @@ FlatJsonWriter& FlatJsonWriter::Truth(std::string_view name, bool value) {
 FlatJsonWriter& FlatJsonWriter::Texts(std::string_view name,
                                       const std::vector<std::string>& values) {
   std::string list;
-  for (const std::string& value : values) list += Concat(list.empty() ? "[" : ", ", Quoted(value));
+  for (const std::string& value : values)
+    list += Concat(list.empty() ? "[" : ", ", JsonString(value));
   return values.empty() ? *this : Put(name, list + "]");
 }
 
@@ -46,9 +42,9 @@ FlatJsonWriter& FlatJsonWriter::Texts(std::string_view name,
 /// object cannot have: nested values take no memory.
 class FlatJsonReader::Parser : public nlohmann::json_sax<Json> {
  public:
-  Parser(FlatJsonReader& reader, Nulls nulls) : reader_(reader), nulls_(nulls) {}
+  explicit Parser(FlatJsonReader& reader) : reader_(reader) {}
 
-  bool null() override { return nulls_ == Nulls::kAllowed ? Put("null", nullptr) : Refuse("null"); }
+  bool null() override { return Refuse("null"); }
   bool boolean(bool value) override { return Put("a boolean", value); }
   bool number_integer(number_integer_t value) override { return Put("a number", value); }
   bool number_unsigned(number_unsigned_t value) override {
@@ -70,7 +66,6 @@ class FlatJsonReader::Parser : public nlohmann::json_sax<Json> {
   bool end_object() override { return true; }
   bool key(std::string& name) override {
     name_ = std::move(name);
-    if (reader_.values_.contains(name_)) reader_.repeated_ = name_;
     return true;
   }
   bool start_array(size_t) override {
@@ -103,16 +98,14 @@ class FlatJsonReader::Parser : public nlohmann::json_sax<Json> {
   }
 
   FlatJsonReader& reader_;
-  const Nulls nulls_;
   bool begun_ = false;
   bool in_list_ = false;
   std::string name_;
   std::vector<std::string> list_;
 };
 
-FlatJsonReader::FlatJsonReader(std::string_view what, std::string_view json, Nulls nulls)
-    : what_(what) {
-  Parser parser(*this, nulls);
+FlatJsonReader::FlatJsonReader(std::string_view what, std::string_view json) : what_(what) {
+  Parser parser(*this);
   Json::sax_parse(json, &parser);
   if (!problem_.empty()) values_.clear();
 }
@@ -134,14 +127,6 @@ int64_t FlatJsonReader::Number(std::string_view name, int64_t usual) {
   return Get<int64_t>(name, "an integer", usual);
 }
 
-std::optional<int64_t> FlatJsonReader::NumberOrNull(std::string_view name) {
-  const auto found = values_.find(name);
-  if (found == values_.end() || std::holds_alternative<std::nullptr_t>(found->second)) {
-    return std::nullopt;
-  }
-  return Get<int64_t>(name, "an integer or null", 0);
-}
-
 int64_t FlatJsonReader::NumberWithin(std::string_view name, int64_t least, int64_t most) {
   if (!values_.contains(name)) Fail(Concat("'", name, "' is missing"));
   const int64_t value = Number(name);
@@ -156,17 +141,6 @@ bool FlatJsonReader::Truth(std::string_view name) {
 
 std::vector<std::string> FlatJsonReader::Texts(std::string_view name) {
   return Get<std::vector<std::string>>(name, "a list of texts", {});
-}
-
-void FlatJsonReader::RequireExactly(std::span<const std::string_view> names) {
-  if (!repeated_.empty()) Fail(Concat("key '", Printable(repeated_), "' for the second time"));
-  for (const auto& [name, value] : values_) {
-    const bool is_known = std::ranges::find(names, name) != names.end();
-    if (!is_known) Fail(Concat("unknown key '", Printable(name), "'"));
-  }
-  for (const std::string_view name : names) {
-    if (!values_.contains(name)) Fail(Concat("key '", name, "' is missing"));
-  }
 }
 
 void FlatJsonReader::Fail(std::string_view problem) {

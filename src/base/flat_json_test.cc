@@ -62,13 +62,31 @@ TEST(FlatJsonTest, SaysWhatIsWrongAndWhere) {
   EXPECT_EQ(problem("{\"a\": null}"), "/some/key: 'a' is null");
 }
 
-TEST(FlatJsonTest, NullIsAllowedOnRequestAndHasNoNumber) {
-  FlatJsonReader in("key", R"({"n": null, "m": -3})", FlatJsonReader::Nulls::kAllowed);
-  EXPECT_EQ(in.NumberOrNull("n"), std::nullopt);
-  EXPECT_EQ(in.NumberOrNull("m"), -3);
-  EXPECT_EQ(ProblemOf(in), "");
-  in.Number("n");
-  EXPECT_EQ(ProblemOf(in), "key: 'n' is not an integer");
+TEST(FlatJsonTest, ReadsEveryEscapeSequenceAndPlainUtf8) {
+  const auto text = [](const std::string& quoted) {
+    return FlatJsonReader("key", "{\"a\": " + quoted + "}").Text("a");
+  };
+  EXPECT_EQ(text(R"("\"\\\/\b\f\n\r\t")"), "\"\\/\b\f\n\r\t");
+  EXPECT_EQ(text(R"("\u00E4\u20ac\uD83D\uDE00")"), "\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80");
+  EXPECT_EQ(text("\"\xc3\xa4\x7f\xf4\x8f\xbf\xbf\""), "\xc3\xa4\x7f\xf4\x8f\xbf\xbf");
+  EXPECT_EQ(text(R"("\u0000")"), std::string(1, '\0'));
+}
+
+TEST(FlatJsonTest, RefusesBrokenStrings) {
+  const auto problem = [](const std::string& quoted) {
+    FlatJsonReader in("key", "{\"a\": " + quoted + "}");
+    return ProblemOf(in);
+  };
+  EXPECT_THAT(problem(R"("\x")"), HasSubstr("forbidden character after backslash"));
+  EXPECT_THAT(problem(R"("\u12g4")"), HasSubstr("followed by 4 hex digits"));
+  EXPECT_THAT(problem(R"("\u+123")"), HasSubstr("followed by 4 hex digits"));
+  EXPECT_THAT(problem(R"("\ud800")"), HasSubstr("must be followed by U+DC00"));
+  EXPECT_THAT(problem(R"("\ud800\ud800")"), HasSubstr("must be followed by U+DC00"));
+  EXPECT_THAT(problem(R"("\udc00")"), HasSubstr("must follow U+D800"));
+  EXPECT_THAT(problem("\"a\nb\""), HasSubstr("control character"));
+  for (const char* bytes : {"\xff", "\xc3", "\xc0\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80"})
+    EXPECT_THAT(problem(std::string("\"") + bytes + "\""), HasSubstr("UTF-8"));
+  EXPECT_THAT(problem(std::string(100'000, '[')), HasSubstr("'a' contains a list"));
 }
 
 TEST(FlatJsonTest, AnotherKindIsAProblem) {

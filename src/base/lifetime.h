@@ -9,8 +9,7 @@ namespace muster {
 class Lifetime {
  public:
   /// `work`, wrapped: it runs only while this lives and is not renewed.
-  template <typename Work>
-  auto Guard(Work work) const {
+  auto Guard(auto work) const {
     return [token = std::weak_ptr<char>(token_), work = std::move(work)](auto&&... args) mutable {
       if (!token.expired()) work(std::forward<decltype(args)>(args)...);
     };

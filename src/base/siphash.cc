@@ -2,7 +2,8 @@
 
 #include <bit>
 #include <cstddef>
-#include <cstring>
+
+#include "base/bytes.h"
 
 namespace muster {
 
@@ -31,20 +32,11 @@ struct State {
   }
 };
 
-// In native byte order: the hash never leaves the process.
-uint64_t Load(const char* bytes) {
-  uint64_t word = 0;
-  std::memcpy(&word, bytes, sizeof word);
-  return word;
-}
-
 // The `count` bytes, fewer than eight, after the last whole word.
 uint64_t LoadRest(const char* bytes, size_t count, size_t before) {
   if (count == 0) return 0;
   // Reads them from the whole word that ends at the same byte, if there is one: no loop, no call.
-  if (before >= 8 && std::endian::native == std::endian::little) {
-    return Load(bytes + count - 8) >> (64 - 8 * count);
-  }
+  if (before >= 8) return LoadInt<uint64_t>(bytes + count - 8) >> (64 - 8 * count);
   uint64_t word = 0;
   for (size_t i = 0; i < count; ++i) word |= uint64_t{static_cast<uint8_t>(bytes[i])} << (8 * i);
   return word;
@@ -57,7 +49,7 @@ uint64_t SipHash13(const SipKey& key, std::string_view text) {
               key.first ^ 0x6c7967656e657261, key.second ^ 0x7465646279746573};
   const char* at = text.data();
   const char* const end_of_words = at + text.size() / 8 * 8;
-  for (; at != end_of_words; at += 8) state.Absorb(Load(at));
+  for (; at != end_of_words; at += 8) state.Absorb(LoadInt<uint64_t>(at));
   state.Absorb(LoadRest(at, text.size() % 8, text.size()) |
                (static_cast<uint64_t>(text.size()) << 56));
   state.v2 ^= 0xff;

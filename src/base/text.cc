@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <array>
 
-#include "base/parse.h"
-#include "base/trim.h"
 #include "base/utf8.h"
 
 namespace muster {
@@ -33,6 +31,12 @@ size_t ShownBytes(std::string_view bytes) {
 
 }  // namespace
 
+std::string Hex(uint64_t number, size_t digits) {
+  std::string text(digits, '0');
+  for (size_t i = digits; i-- > 0; number >>= 4) text[i] = "0123456789abcdef"[number & 15];
+  return text;
+}
+
 std::string HumanBytes(uint64_t bytes) {
   if (bytes == 1) return "1 byte";
   constexpr std::array kUnits = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
@@ -41,6 +45,16 @@ std::string HumanBytes(uint64_t bytes) {
   for (; bytes >= 1024; bytes /= 1024, ++unit) rest = bytes % 1024;
   const uint64_t tenths = rest * 10 / 1024;
   return Concat(bytes, tenths == 0 ? "" : Concat('.', tenths), ' ', kUnits[unit]);
+}
+
+std::vector<std::string_view> Split(std::string_view text, char separator) {
+  std::vector<std::string_view> pieces;
+  while (true) {
+    const size_t end = text.find(separator);
+    pieces.push_back(text.substr(0, end));
+    if (end == text.npos) return pieces;
+    text.remove_prefix(end + 1);
+  }
 }
 
 std::optional<int64_t> ParseWholeNumber(std::string_view text) {
@@ -100,7 +114,6 @@ Result<int64_t> ParseCounter(std::string_view text) {
 }
 
 std::string Printable(std::string_view bytes, size_t length_max) {
-  constexpr std::string_view kHex = "0123456789abcdef";
   std::string out;
   size_t at = 0;
   while (at < bytes.size() && at < length_max) {
@@ -109,7 +122,7 @@ std::string Printable(std::string_view bytes, size_t length_max) {
     if (shown > 0) {
       out += bytes.substr(at, shown);
     } else {
-      out += Concat("\\x", kHex[byte >> 4], kHex[byte & 15]);
+      out += Concat("\\x", Hex(byte, 2));
       shown = 1;
     }
     at += shown;

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "base/result.h"
@@ -39,8 +40,36 @@ Error MakeError(Code code, const Pieces&... message) {
   return {code, Concat(message...)};
 }
 
+/// So many hexadecimal digits, with leading zeros.
+std::string Hex(uint64_t number, size_t digits);
+
 /// "8 MiB", "1.5 KiB", "17 bytes": for messages that a person reads.
 std::string HumanBytes(uint64_t bytes);
+
+/// Of ASCII, in every locale.
+inline bool IsDigit(char c) { return c >= '0' && c <= '9'; }
+
+/// The text without ASCII white space at both ends.
+constexpr std::string_view Trim(std::string_view text) {
+  constexpr std::string_view kBlanks = " \t\n\v\f\r";
+  const size_t begin = text.find_first_not_of(kBlanks);
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
+}
+
+/// The pieces between the separators: "a,,b" has three, "" has one.
+std::vector<std::string_view> Split(std::string_view text, char separator);
+
+/// Reads a number that is the whole text: no blanks, no '+', nothing after it. The base is
+/// ten unless another is given.
+template <typename T>
+std::optional<T> ParseAll(std::string_view text, auto... base) {
+  T number{};
+  const char* const end = text.data() + text.size();
+  const auto [stop, failure] = std::from_chars(text.data(), end, number, base...);
+  if (failure != std::errc() || stop != end) return std::nullopt;
+  return number;
+}
 
 /// Reads a counter as C's strtoll does: white space and one sign are skipped, reading stops at the
 /// first other character, the rest is ignored. kInvalid: no digits. kOutOfRange: does not fit 64

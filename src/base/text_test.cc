@@ -1,5 +1,6 @@
 #include "base/text.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
@@ -10,12 +11,20 @@
 namespace muster {
 namespace {
 
+using ::testing::ElementsAre;
+
 TEST(ConcatTest, JoinsStringsCharactersAndIntegers) {
   const std::string owned = "ed";
   EXPECT_EQ(
       Concat("key of ", 17, ' ', std::string_view("bytes"), ", limit", owned, ' ', int64_t{-4}),
       "key of 17 bytes, limited -4");
   EXPECT_EQ(Concat(), "");
+}
+
+TEST(HexTest, HasAsManyDigitsAsGiven) {
+  EXPECT_EQ(Hex(0xab, 2), "ab");
+  EXPECT_EQ(Hex(0x12f, 6), "00012f");
+  EXPECT_EQ(Hex(std::numeric_limits<uint64_t>::max(), 16), "ffffffffffffffff");
 }
 
 TEST(ConcatTest, WritesTheLargestAndSmallestNumbersInFull) {
@@ -159,6 +168,21 @@ TEST(PrintableTest, CutsBetweenCharacters) {
 TEST(PrintableTest, CutsLongKeysAndSaysHowLongTheyWere) {
   EXPECT_EQ(Printable(std::string(128, 'k')), std::string(128, 'k'));
   EXPECT_EQ(Printable(std::string(8192, 'k'), 3), "kkk... (8 KiB)");
+}
+
+TEST(ParseAllTest, ANumberIsAllOfItsText) {
+  EXPECT_EQ(ParseAll<int>("-12"), -12);
+  EXPECT_EQ(ParseAll<uint64_t>("18446744073709551615"), 18446744073709551615u);
+  EXPECT_EQ(ParseAll<double>("1e3"), 1000.0);
+  for (const char* text : {"", " 1", "1 ", "+1", "1x", "x", "99999999999"})
+    EXPECT_EQ(ParseAll<int>(text), std::nullopt) << text;
+  EXPECT_EQ(ParseAll<uint64_t>("-1"), std::nullopt);
+}
+
+TEST(SplitTest, EveryPieceCountsAlsoEmptyOnes) {
+  EXPECT_THAT(Split("a,b", ','), ElementsAre("a", "b"));
+  EXPECT_THAT(Split("a,,b,", ','), ElementsAre("a", "", "b", ""));
+  EXPECT_THAT(Split("", ','), ElementsAre(""));
 }
 
 TEST(ParseWholeNumberTest, NumbersAreReadAsPythonReadsThem) {

@@ -5,7 +5,6 @@
 #include <cstdio>
 #include <stdexcept>
 
-#include "base/parse.h"
 #include "base/text.h"
 #include "cli/process.h"
 #include "launch/options/arguments.h"

@@ -9,7 +9,6 @@
 #include <stdexcept>
 #include <string>
 
-#include "base/parse.h"
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/process.h"

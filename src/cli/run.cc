@@ -18,7 +18,6 @@
 #include <vector>
 
 #include "base/text.h"
-#include "base/trim.h"
 #include "cli/commands.h"
 #include "cli/process.h"
 #include "cli/progress.h"

@@ -17,7 +17,6 @@
 #include <vector>
 
 #include "base/endpoint.h"
-#include "base/parse.h"
 #include "base/text.h"
 #include "base/utf8.h"
 #include "cli/commands.h"
@@ -66,20 +65,15 @@ int64_t Integer(const std::string& text, std::string_view what) {
   throw std::invalid_argument(Concat(what, " must be a whole number, not '", Printable(text), "'"));
 }
 
-std::string Hex(std::string_view bytes) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
+std::string HexOf(std::string_view bytes) {
   std::string hex;
-  for (const char c : bytes) {
-    const auto byte = static_cast<unsigned char>(c);
-    hex += kDigits[byte >> 4];
-    hex += kDigits[byte & 15];
-  }
+  for (const char c : bytes) hex += Hex(static_cast<unsigned char>(c), 2);
   return hex;
 }
 
 // JSON has no bytes: a value that is not UTF-8 is written in hexadecimal, under another name.
 Outcome Value(const std::string& value) {
-  return {value, IsUtf8(value) ? json{{"value", value}} : json{{"value_hex", Hex(value)}}};
+  return {value, IsUtf8(value) ? json{{"value", value}} : json{{"value_hex", HexOf(value)}}};
 }
 
 Outcome Number(int64_t number) { return {Concat(number), {{"value", number}}}; }
@@ -113,7 +107,7 @@ Outcome Keys(TcpStore& store, Arguments arguments) {
   Outcome outcome{"", {{"keys", json::array()}}};
   for (const std::string& key : keys) {
     outcome.text += Concat(outcome.text.empty() ? "" : "\n", Printable(key, SIZE_MAX));
-    outcome.json["keys"].push_back(IsUtf8(key) ? json(key) : json{{"hex", Hex(key)}});
+    outcome.json["keys"].push_back(IsUtf8(key) ? json(key) : json{{"hex", HexOf(key)}});
   }
   return outcome;
 }

@@ -8,10 +8,9 @@
 #include <stdexcept>
 #include <utility>
 
+#include "base/encoding.h"
 #include "base/endpoint.h"
-#include "base/percent.h"
 #include "base/text.h"
-#include "base/trim.h"
 #include "rendezvous/option_readers.h"
 
 namespace muster {

@@ -13,8 +13,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/parse.h"
-#include "base/percent.h"
+#include "base/encoding.h"
 #include "base/text.h"
 #include "etcd/etcd_port.h"
 

@@ -7,8 +7,8 @@
 #include <span>
 #include <sstream>
 
+#include "base/encoding.h"
 #include "base/flat_json.h"
-#include "base/percent.h"
 
 namespace muster::wire {
 

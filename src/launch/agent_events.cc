@@ -9,7 +9,6 @@
 
 #include "base/calendar.h"
 #include "base/text.h"
-#include "base/trim.h"
 #include "os/posix/file_io.h"
 #include "os/posix/line_writer.h"
 #include "os/posix/owned_fd.h"

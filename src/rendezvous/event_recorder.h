@@ -61,9 +61,8 @@ class EventRecorder {
   }
 
  private:
-  template <typename MakeMessage>
   void Report(const EventName& name, NodeState state, const Node* node, std::optional<int64_t> rank,
-              const MakeMessage& make) const {
+              const auto& make) const {
     if (!enabled()) return;
     try {
       RendezvousEvent event;

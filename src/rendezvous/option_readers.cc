@@ -1,12 +1,10 @@
 #include "rendezvous/option_readers.h"
 
-#include <charconv>
 #include <cmath>
 #include <optional>
-#include <stdexcept>
 
 #include "base/text.h"
-#include "base/trim.h"
+#include "store/throw.h"
 
 namespace muster {
 
@@ -21,12 +19,7 @@ std::optional<double> ToNumber(const ConfigValue& value) {
   if (const auto* number = std::get_if<int64_t>(&value)) return static_cast<double>(*number);
   if (const auto* number = std::get_if<double>(&value)) return *number;
   const auto* text = std::get_if<std::string>(&value);
-  if (text == nullptr) return std::nullopt;
-  const std::string_view digits = Trim(*text);
-  double number = 0;
-  const auto [end, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
-  if (failure != std::errc() || end != digits.data() + digits.size()) return std::nullopt;
-  return number;
+  return text == nullptr ? std::nullopt : ParseAll<double>(Trim(*text));
 }
 
 }  // namespace
@@ -37,9 +30,8 @@ void TakeSeconds(const RendezvousParameters& parameters, std::string_view key,
   if (!given) return;
   const std::optional<double> seconds = ToNumber(*given);
   if (!seconds || !(*seconds >= 0 && *seconds <= kSecondsMax)) {
-    throw std::invalid_argument(Concat("Rendezvous option '", key,
-                                       "' is not a time. Allowed: seconds, also fractions, from 0 "
-                                       "to a hundred years."));
+    throw Invalid("Rendezvous option '", key,
+                  "' is not a time. Allowed: seconds, also fractions, from 0 to a hundred years.");
   }
   setting = milliseconds(std::llround(*seconds * 1000));
 }
@@ -52,33 +44,31 @@ void TakeText(const RendezvousParameters& parameters, std::string_view key, std:
   } else if (const auto* number = std::get_if<int64_t>(&*given)) {
     setting = Concat(*number);
   } else {
-    throw std::invalid_argument(Concat("Rendezvous option '", key, "' is not a text."));
+    throw Invalid("Rendezvous option '", key, "' is not a text.");
   }
 }
 
 milliseconds ReadTimeout(const RendezvousParameters& parameters) {
   const int64_t seconds = parameters.GetAsInt("read_timeout", 60).value_or(60);
   if (seconds > 0 && seconds <= kReadTimeoutMax.count()) return std::chrono::seconds(seconds);
-  throw std::invalid_argument(Concat("read_timeout is ", seconds,
-                                     ": it must be a positive number of seconds, at most a year"));
+  throw Invalid("read_timeout is ", seconds,
+                ": it must be a positive number of seconds, at most a year");
 }
 
 void MustBe(bool right, std::string_view what, int64_t found, std::string_view allowed) {
   if (right) return;
-  throw std::invalid_argument(
-      Concat("The rendezvous ", what, " is ", found, ". Allowed: ", allowed, "."));
+  throw Invalid("The rendezvous ", what, " is ", found, ". Allowed: ", allowed, ".");
 }
 
 void MustBePrintable(const std::string& text, std::string_view what, size_t bytes_max) {
   if (text.size() <= bytes_max && Printable(text, text.size()) == text) return;
-  throw std::invalid_argument(Concat("the ", what, " '", Printable(text, 64),
-                                     "' must be printable UTF-8 of at most ",
-                                     HumanBytes(bytes_max)));
+  throw Invalid("the ", what, " '", Printable(text, 64), "' must be printable UTF-8 of at most ",
+                HumanBytes(bytes_max));
 }
 
 void MustBeRunId(const std::string& run_id) {
   if (run_id.empty()) {
-    throw std::invalid_argument(
+    throw Invalid(
         "The run id of the rendezvous is empty. Allowed: any other text, the same on all nodes.");
   }
   MustBePrintable(run_id, "run id", kRunIdBytesMax);
@@ -86,8 +76,8 @@ void MustBeRunId(const std::string& run_id) {
 
 RankPolicy RankPolicyOf(const std::string& word) {
   if (const auto policy = ParseRankPolicy(word)) return *policy;
-  throw std::invalid_argument(Concat("The rank policy '", Printable(word),
-                                     "' does not exist. Allowed: natural, text, stable, label."));
+  throw Invalid("The rank policy '", Printable(word),
+                "' does not exist. Allowed: natural, text, stable, label.");
 }
 
 RunSettings RunSettingsOf(const RendezvousSettings& settings) {
@@ -104,8 +94,7 @@ RunSettings RunSettingsOf(const RendezvousSettings& settings) {
 
 void MustBePossible(const RunSettings& settings, const std::string& run_id) {
   const std::string why = settings.Impossible();
-  if (!why.empty())
-    throw std::invalid_argument(Concat("The rendezvous '", run_id, "': ", why, "."));
+  if (!why.empty()) throw Invalid("The rendezvous '", run_id, "': ", why, ".");
 }
 
 Node NewNode(System& system, const std::string& addr) {

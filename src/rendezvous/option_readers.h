@@ -31,8 +31,7 @@ void MustBeRunId(const std::string& run_id);
 RankPolicy RankPolicyOf(const std::string& word);
 
 /// Options that the backends "muster" and "etcd" have in common.
-template <typename Options>
-void TakeRoundOptions(const RendezvousParameters& parameters, Options& options) {
+void TakeRoundOptions(const RendezvousParameters& parameters, auto& options) {
   options.run_id = parameters.run_id;
   options.local_addr = parameters.local_addr;
   options.min_nodes = parameters.min_nodes;
@@ -51,8 +50,7 @@ void TakeRoundOptions(const RendezvousParameters& parameters, Options& options) 
 }
 
 /// The settings for the rendezvous machine.
-template <typename Options>
-RunSettings RunSettingsOf(const Options& options, Duration grace) {
+RunSettings RunSettingsOf(const auto& options, Duration grace) {
   return {.min_nodes = options.min_nodes,
           .max_nodes = options.max_nodes,
           .last_call = options.last_call,
@@ -67,8 +65,7 @@ RunSettings RunSettingsOf(const Options& options, Duration grace) {
 RunSettings RunSettingsOf(const RendezvousSettings& settings);
 
 void MustBePossible(const RunSettings& settings, const std::string& run_id);
-template <typename Options>
-void MustBeRoundOptions(const Options& options, Duration grace) {
+void MustBeRoundOptions(const auto& options, Duration grace) {
   MustBeRunId(options.run_id);
   MustBePrintable(options.label, "label", kNodeNameBytesMax);
   MustBe(options.join_timeout.count() > 0, "join_timeout in ms", options.join_timeout.count(),

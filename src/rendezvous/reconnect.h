@@ -21,8 +21,7 @@ std::shared_ptr<Store> Reconnected(Store& lost);
 
 /// Runs an operation of a store. What it throws means that the store is out of reach:
 /// RendezvousConnectionError, "<failure>: <what it threw>".
-template <typename Operation>
-auto Reaching(std::string_view failure, const Operation& operation) {
+auto Reaching(std::string_view failure, const auto& operation) {
   try {
     return operation();
   } catch (const InterruptedError&) {

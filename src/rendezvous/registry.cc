@@ -9,6 +9,7 @@
 #include "muster/coordinated_rendezvous.h"
 #include "muster/rendezvous_error.h"
 #include "muster/static_rendezvous.h"
+#include "store/throw.h"
 
 namespace muster {
 
@@ -46,21 +47,20 @@ std::unique_ptr<RendezvousHandlerRegistry> WithBuiltIns() {
 void RendezvousHandlerRegistry::Register(std::string_view backend,
                                          RendezvousHandlerCreator creator) {
   if (backend.empty()) {
-    throw std::invalid_argument(
-        "Rendezvous backend to register: its name is empty. Allowed: any other text.");
+    throw Invalid("Rendezvous backend to register: its name is empty. Allowed: any other text.");
   }
   if (!creator) {
-    throw std::invalid_argument(Concat("Rendezvous backend '", Printable(backend),
-                                       "' to register: its creator is null. Allowed: a function."));
+    throw Invalid("Rendezvous backend '", Printable(backend),
+                  "' to register: its creator is null. Allowed: a function.");
   }
   const std::lock_guard lock(mutex_);
   const auto found = creators_.find(backend);
   if (found == creators_.end()) {
     creators_.emplace(backend, std::move(creator));
   } else if (!Same(found->second, creator)) {
-    throw std::invalid_argument(Concat("Rendezvous backend '", Printable(backend),
-                                       "' is already registered, with another creator; that one "
-                                       "stays. Use another name."));
+    throw Invalid("Rendezvous backend '", Printable(backend),
+                  "' is already registered, with another creator; that one "
+                  "stays. Use another name.");
   }
 }
 
@@ -84,10 +84,10 @@ RendezvousHandlerPtr RendezvousHandlerRegistry::CreateHandler(
   }
   if (!creator) {
     const std::vector<std::string> names = Names();
-    throw std::invalid_argument(Concat("Rendezvous backend '", Printable(parameters.backend),
-                                       "' is not registered. Registered are: ",
-                                       names.empty() ? "none" : ListOf(names, names.size()),
-                                       ". Did you forget to call Register()?"));
+    throw Invalid("Rendezvous backend '", Printable(parameters.backend),
+                  "' is not registered. Registered are: ",
+                  names.empty() ? "none" : ListOf(names, names.size()),
+                  ". Did you forget to call Register()?");
   }
   RendezvousHandlerPtr handler = creator(parameters);
   if (handler == nullptr) {

@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <stdexcept>
 #include <utility>
 
 #include "base/text.h"
 #include "base/time.h"
-#include "base/trim.h"
+#include "store/throw.h"
 
 namespace muster {
 
@@ -41,8 +40,8 @@ std::string Quoted(const ConfigValue& value) {
 
 [[noreturn]] void RefuseOption(std::string_view key, const ConfigValue& value,
                                std::string_view what, std::string_view allowed) {
-  throw std::invalid_argument(Concat("Rendezvous option '", Printable(key), "' is not ", what, ": ",
-                                     Quoted(value), ". Allowed: ", allowed, '.'));
+  throw Invalid("Rendezvous option '", Printable(key), "' is not ", what, ": ", Quoted(value),
+                ". Allowed: ", allowed, '.');
 }
 
 std::optional<bool> ToBool(const ConfigValue& value) {
@@ -85,8 +84,8 @@ void TakeWholeSeconds(const RendezvousParameters& parameters, std::string_view k
   // Both bounds are checked, because the conversion to milliseconds could overflow. Validate()
   // refuses values that are not positive.
   if (*seconds > kSecondsMax || *seconds < -kSecondsMax) {
-    throw std::invalid_argument(Concat("Rendezvous option '", key, "' is ", *seconds,
-                                       " seconds. Allowed: 1 to ", kSecondsMax, '.'));
+    throw Invalid("Rendezvous option '", key, "' is ", *seconds, " seconds. Allowed: 1 to ",
+                  kSecondsMax, '.');
   }
   setting = std::chrono::seconds(*seconds);
 }
@@ -101,19 +100,19 @@ void MustNotBeNone(const RendezvousParameters& parameters, std::string_view key)
 
 void MustBeDuration(std::string_view what, milliseconds duration) {
   if (duration > milliseconds::zero() && duration <= kLongest) return;
-  throw std::invalid_argument(Concat("The ", what, " must be above zero",
-                                     duration > kLongest ? " and at most 100 years" : "",
-                                     ", but is ", duration.count(), " ms."));
+  throw Invalid("The ", what, " must be above zero",
+                duration > kLongest ? " and at most 100 years" : "", ", but is ", duration.count(),
+                " ms.");
 }
 
 void MustBeNodeCounts(int64_t min_nodes, int64_t max_nodes) {
   if (min_nodes < 1) {
-    throw std::invalid_argument(Concat(
-        "The minimum number of rendezvous nodes must be above zero, but is ", min_nodes, '.'));
+    throw Invalid("The minimum number of rendezvous nodes must be above zero, but is ", min_nodes,
+                  '.');
   }
   if (max_nodes < min_nodes) {
-    throw std::invalid_argument(Concat("The maximum number of rendezvous nodes (", max_nodes,
-                                       ") must not be below the minimum (", min_nodes, ")."));
+    throw Invalid("The maximum number of rendezvous nodes (", max_nodes,
+                  ") must not be below the minimum (", min_nodes, ").");
   }
 }
 
@@ -130,7 +129,7 @@ RendezvousParameters::RendezvousParameters(std::string backend_name, std::string
       local_addr(std::move(local)),
       config(std::move(options)) {
   if (backend.empty()) {
-    throw std::invalid_argument(
+    throw Invalid(
         "The name of the rendezvous backend is empty. Allowed: a name that is registered, such as "
         "'c10d'.");
   }
@@ -180,7 +179,7 @@ RendezvousSettings RendezvousSettings::From(const RendezvousParameters& paramete
 
 void RendezvousSettings::Validate() const {
   if (run_id.empty()) {
-    throw std::invalid_argument(
+    throw Invalid(
         "The run id of the rendezvous is empty. Allowed: any other text, the same on all nodes.");
   }
   MustBeNodeCounts(min_nodes, max_nodes);
@@ -191,16 +190,14 @@ void RendezvousSettings::Validate() const {
   // PyTorch accepts zero for these two, and then declares every node dead immediately.
   MustBeDuration("rendezvous keep_alive_interval", keep_alive_interval);
   if (keep_alive_max_attempt < 1) {
-    throw std::invalid_argument(
-        Concat("The rendezvous keep_alive_max_attempt must be above zero, but is ",
-               keep_alive_max_attempt, '.'));
+    throw Invalid("The rendezvous keep_alive_max_attempt must be above zero, but is ",
+                  keep_alive_max_attempt, '.');
   }
   // Their product is how long a node may be silent; it must be a duration, too.
   if (keep_alive_max_attempt > kLongest / keep_alive_interval) {
-    throw std::invalid_argument(Concat("The rendezvous keep_alive_max_attempt (",
-                                       keep_alive_max_attempt, ") times keep_alive_interval (",
-                                       keep_alive_interval.count(),
-                                       " ms) must be at most 100 years."));
+    throw Invalid("The rendezvous keep_alive_max_attempt (", keep_alive_max_attempt,
+                  ") times keep_alive_interval (", keep_alive_interval.count(),
+                  " ms) must be at most 100 years.");
   }
 }
 
@@ -216,15 +213,15 @@ RendezvousConfig ParseRendezvousConfig(std::string_view text) {
     const size_t equals = std::min(item.find('='), item.size());
     const std::string_view key = Trim(item.substr(0, equals));
     if (key.empty()) {
-      throw std::invalid_argument(Concat(
-          "The rendezvous configuration string must be in format k1=v1,k2=v2. Item ", position,
-          " ('", Printable(item), "') has no option name in '", Printable(text), "'."));
+      throw Invalid("The rendezvous configuration string must be in format k1=v1,k2=v2. Item ",
+                    position, " ('", Printable(item), "') has no option name in '", Printable(text),
+                    "'.");
     }
     const std::string_view value = equals < item.size() ? Trim(item.substr(equals + 1)) : "";
     if (value.empty()) {
-      throw std::invalid_argument(Concat("The rendezvous configuration option '", Printable(key),
-                                         "' must have a value specified, but item ", position,
-                                         " has no value. The format is k1=v1,k2=v2."));
+      throw Invalid("The rendezvous configuration option '", Printable(key),
+                    "' must have a value specified, but item ", position,
+                    " has no value. The format is k1=v1,k2=v2.");
     }
     config.insert_or_assign(std::string(key), std::string(value));
   }

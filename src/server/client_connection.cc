@@ -36,8 +36,7 @@ bool WritesValues(Op op) {
 }
 
 /// Calls `work`; if an allocation fails, only the connection that needed it is closed.
-template <typename Work>
-auto Guarded(Work work) -> decltype(work()) {
+auto Guarded(auto work) -> decltype(work()) {
   try {
     return work();
   } catch (const std::bad_alloc&) {
@@ -437,7 +436,7 @@ bool ClientConnection::HasTooMuchQueued() const {
 
 void ClientConnection::SendStopWaiting() {
   std::string reply;
-  wire::AppendReply(reply, Reply::Of(Reply::Kind::kStopWaiting));
+  wire::AppendReply(reply, Reply::Of(Reply::Kind::kStopWaiting), server_.workspace_.reply_pieces);
   Send(reply);
 }
 

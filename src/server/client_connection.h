@@ -15,7 +15,6 @@
 #include "server/long_request.h"
 #include "server/reply_segments.h"
 #include "server/server_loop.h"
-#include "store/core/client_id.h"
 #include "store/wire/request_reader.h"
 
 namespace muster {

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/assert.h"
-#include "base/limits.h"
 #include "base/text.h"
 #include "server/client_connection.h"
 #include "store/wire/layout.h"

@@ -64,12 +64,10 @@ void SharedStore::DropScope(std::string_view scope) {
   bool more = true;
   for (int pieces = 1; more; ++pieces) {
     std::unique_lock lock(mutex_);
-    const Instant began = clock_ ? clock_() : Instant{};
     more = machine_.DropScope(scope, kKeysPerPiece);
     const bool is_enough = more && pieces == kPiecesDroppedAtOnce;
     if (is_enough) machine_.ExpireScope(scope);
     Garbage garbage = machine_.TakeGarbage();
-    if (clock_) longest_turn_ = std::max(longest_turn_, clock_() - began);
     lock.unlock();
     Destroy(std::move(garbage), 0);
     if (is_enough) return wake_(0);
@@ -115,17 +113,11 @@ void SharedStore::DestroyMore(size_t loop) {
   }
 }
 
-Duration SharedStore::TakeLongestTurn() {
-  const std::lock_guard lock(mutex_);
-  return std::exchange(longest_turn_, Duration{});
-}
-
 SharedStore::Turn::Turn(SharedStore& store, size_t loop)
     : store_(store),
       loop_(loop),
       lock_(store.mutex_),
       cleared_before_(store.machine_.places_cleared()) {
-  if (store_.clock_) began_ = store_.clock_();
   arrived_.swap(store_.mailboxes_[loop_]);
 }
 
@@ -147,7 +139,7 @@ bool SharedStore::Turn::Advance(LongStep& step, ClientId client, Instant now,
 
 Released SharedStore::Turn::Finish() {
   const bool has_more_garbage = store_.has_garbage_.load(std::memory_order_relaxed);
-  if (released_.empty() && !store_.machine_.has_garbage() && !store_.clock_ && !has_more_garbage) {
+  if (released_.empty() && !store_.machine_.has_garbage() && !has_more_garbage) {
     lock_.unlock();
     return std::move(arrived_);
   }
@@ -163,8 +155,6 @@ Released SharedStore::Turn::Finish() {
     store_.mailboxes_[loop].push_back(client);
   }
   Garbage garbage = store_.machine_.TakeGarbage();
-  if (store_.clock_)
-    store_.longest_turn_ = std::max(store_.longest_turn_, store_.clock_() - began_);
   lock_.unlock();
   for (const size_t loop : to_wake) store_.wake_(loop);
   if (!garbage.empty()) store_.Destroy(std::move(garbage), loop_);

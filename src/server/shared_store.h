@@ -70,11 +70,6 @@ class SharedStore {
     return static_cast<ClientId>((static_cast<uint64_t>(loop) << kLoopShift) | number);
   }
 
-  /// For measurements only, before the first turn: `clock` is read at both ends of every turn.
-  void MeasureTurns(std::function<Instant()> clock) { clock_ = std::move(clock); }
-  /// The longest time that the lock was held since MeasureTurns() or the last call.
-  Duration TakeLongestTurn();
-
   static size_t LoopOf(ClientId client) { return static_cast<uint64_t>(client) >> kLoopShift; }
 
   /// A loop's turn at the machine. The lock is held from construction to Finish(), which must be
@@ -136,7 +131,6 @@ class SharedStore {
     SharedStore& store_;
     const size_t loop_;
     std::unique_lock<SpinningMutex> lock_;
-    Instant began_{};
     const uint64_t cleared_before_;
     Released arrived_;   // decided before this turn
     Released released_;  // decided in it
@@ -165,8 +159,6 @@ class SharedStore {
   std::list<Garbage> garbage_;             // guarded by garbage_mutex_
   std::atomic<bool> has_garbage_ = false;  // garbage_ is not empty
   std::function<void(size_t)> wake_;
-  std::function<Instant()> clock_;  // null: no measurement
-  Duration longest_turn_{};         // guarded by mutex_
   SpinningMutex mutex_;
   StoreMachine machine_;             // guarded by mutex_
   std::vector<Released> mailboxes_;  // guarded by mutex_, one per loop

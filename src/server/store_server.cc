@@ -4,7 +4,6 @@
 #include <map>
 #include <mutex>
 #include <new>
-#include <stdexcept>
 #include <vector>
 
 #include "base/limits.h"
@@ -80,8 +79,7 @@ size_t ThreadCount(const StoreServerOptions& options) {
 void StoreServerOptions::Validate() const {
   const auto positive = [](uint64_t value, std::string_view name, uint64_t most) {
     if (value == 0 || value > most) {
-      throw std::invalid_argument(
-          Concat("StoreServerOptions::", name, " is ", value, ", allowed: 1 to ", most));
+      throw Invalid("StoreServerOptions::", name, " is ", value, ", allowed: 1 to ", most);
     }
   };
   constexpr uint64_t kFrame = 4ull << 30;  // libuv counts the bytes of a write in 32 bits
@@ -92,9 +90,8 @@ void StoreServerOptions::Validate() const {
   positive(reply_bytes_max, "reply_bytes_max", kFrame / 2);
   positive(queued_reply_bytes_max, "queued_reply_bytes_max", kFrame / 4);
   if (store_bytes_max != 0 && store_bytes_max < kStoreBytesLeast) {
-    throw std::invalid_argument(Concat("StoreServerOptions::store_bytes_max is ", store_bytes_max,
-                                       ", allowed: 0 (a quarter of the memory) or at least ",
-                                       kStoreBytesLeast));
+    throw Invalid("StoreServerOptions::store_bytes_max is ", store_bytes_max,
+                  ", allowed: 0 (a quarter of the memory) or at least ", kStoreBytesLeast);
   }
   const auto positive_time = [&](std::chrono::milliseconds time, std::string_view name) {
     positive(static_cast<uint64_t>(std::max<int64_t>(0, time.count())), name, kFrame);
@@ -105,8 +102,8 @@ void StoreServerOptions::Validate() const {
   positive(nodes_per_run_max, "nodes_per_run_max", kFrame);
   positive_time(run_kept_max, "run_kept_max");
   if (threads < 0 || threads > 1024) {
-    throw std::invalid_argument(Concat("StoreServerOptions::threads is ", threads,
-                                       ", allowed: 0 (one for every two cores) to 1024"));
+    throw Invalid("StoreServerOptions::threads is ", threads,
+                  ", allowed: 0 (one for every two cores) to 1024");
   }
 }
 
@@ -192,8 +189,7 @@ struct StoreServer::Impl {
   }
 
   /// Runs `work` on a loop, unless the server has ended there.
-  template <typename Work>
-  void PostTo(size_t loop, Work work) {
+  void PostTo(size_t loop, auto work) {
     threads[loop]->loop().Post([this, loop, work = std::move(work)] {
       if (server_loops[loop]) work(*server_loops[loop]);
     });

@@ -1,7 +1,5 @@
 #include "muster/delay.h"
 
-#include <stdexcept>
-
 #include "base/interruption.h"
 #include "base/prng.h"
 #include "base/text.h"
@@ -23,8 +21,8 @@ void Delay(std::chrono::milliseconds time) {
 
 void Delay(std::chrono::milliseconds least, std::chrono::milliseconds most) {
   if (most < least) {
-    throw std::invalid_argument(
-        Concat("Delay between ", least.count(), " and ", most.count(), " ms: the second is less"));
+    throw Invalid("Delay between ", least.count(), " and ", most.count(),
+                  " ms: the second is less");
   }
   const PosixClock clock;
   // Process id and time differ between processes that were started together.

@@ -158,8 +158,7 @@ class HashBackend::Call {
   }
 
   /// Whether `done` became true before the deadline, and before an interruption.
-  template <typename Done>
-  bool Sleep(std::condition_variable& wake, const Done& done) {
+  bool Sleep(std::condition_variable& wake, const auto& done) {
     while (!done()) {
       if (store_.clock.Now() >= deadline_ || IsInterrupted()) return false;
       WaitOn(wake, lock_, deadline_);

@@ -1,9 +1,9 @@
 #include "muster/interruption.h"
 
-#include <stdexcept>
 #include <utility>
 
 #include "base/interruption.h"
+#include "store/throw.h"
 
 namespace muster {
 
@@ -11,7 +11,7 @@ ScopedInterruption::ScopedInterruption(std::function<bool()> is_asked)
     : scope_(std::make_unique<InterruptionScope>(
           InterruptionScope{.is_asked = std::move(is_asked), .outer = this_threads_interruption})) {
   if (!scope_->is_asked) {
-    throw std::invalid_argument("ScopedInterruption: there is no function to ask");
+    throw Invalid("ScopedInterruption: there is no function to ask");
   }
   this_threads_interruption = scope_.get();
 }

@@ -3,11 +3,10 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "base/parse.h"
 #include "base/text.h"
-#include "base/trim.h"
 #include "os/posix/host.h"
 #include "store/free_socket.h"
+#include "store/throw.h"
 
 namespace muster {
 
@@ -55,18 +54,18 @@ HostAndPort ParseRendezvousEndpoint(std::string_view endpoint, int default_port)
     const std::string_view digits = text.substr(colon + 1);
     const std::optional<int> parsed = TryParsePort(digits);
     if (!parsed || *parsed > kPortMax) {
-      throw std::invalid_argument(Concat(
-          "The port number of the rendezvous endpoint '", Printable(endpoint),
-          "' must be an integer between 0 and ", kPortMax, " in at most five digits, but it is '",
-          Printable(digits), "'; write host:port, or [address]:port for IPv6"));
+      throw Invalid("The port number of the rendezvous endpoint '", Printable(endpoint),
+                    "' must be an integer between 0 and ", kPortMax,
+                    " in at most five digits, but it is '", Printable(digits),
+                    "'; write host:port, or [address]:port for IPv6");
     }
     port = *parsed;
   }
   if (!IsHost(host)) {
-    throw std::invalid_argument(Concat(
-        "The hostname of the rendezvous endpoint '", Printable(endpoint),
-        "' must be a dot-separated list of labels or an IP address, but it is '", Printable(host),
-        "'; write host:port, or [address]:port for IPv6, without a scheme or a path"));
+    throw Invalid("The hostname of the rendezvous endpoint '", Printable(endpoint),
+                  "' must be a dot-separated list of labels or an IP address, but it is '",
+                  Printable(host),
+                  "'; write host:port, or [address]:port for IPv6, without a scheme or a path");
   }
   return {.host = std::string(host), .port = port};
 }

@@ -1,15 +1,15 @@
 #include "muster/prefix_store.h"
 
-#include <stdexcept>
 #include <utility>
 
 #include "base/text.h"
+#include "store/throw.h"
 
 namespace muster {
 
 PrefixStore::PrefixStore(std::string prefix, std::shared_ptr<Store> store)
     : prefix_(std::move(prefix)), store_(std::move(store)) {
-  if (!store_) throw std::invalid_argument("PrefixStore: store is null");
+  if (!store_) throw Invalid("PrefixStore: store is null");
 }
 
 std::string PrefixStore::Prefixed(std::string_view key) const { return Concat(prefix_, '/', key); }

@@ -1,12 +1,12 @@
 #include "muster/store_utilities.h"
 
 #include <algorithm>
-#include <stdexcept>
 
 #include "base/text.h"
 #include "os/posix/posix_clock.h"
 #include "store/free_socket.h"
 #include "store/scoped_store_timeout.h"
+#include "store/throw.h"
 
 namespace muster {
 
@@ -39,12 +39,11 @@ std::string Bracketed(const Names& names, bool complete) {
 
 void CheckMember(std::string_view what, std::optional<int64_t> rank, int64_t world_size) {
   if (world_size < 1) {
-    throw std::invalid_argument(
-        Concat(what, ": a world of ", world_size, " members, allowed: 1 or more"));
+    throw Invalid(what, ": a world of ", world_size, " members, allowed: 1 or more");
   }
   if (rank && (*rank < 0 || *rank >= world_size)) {
-    throw std::invalid_argument(Concat(what, ": rank ", *rank, " in a world of ", world_size,
-                                       ", allowed: 0 to ", world_size - 1));
+    throw Invalid(what, ": rank ", *rank, " in a world of ", world_size, ", allowed: 0 to ",
+                  world_size - 1);
   }
 }
 
@@ -204,7 +203,7 @@ void Barrier(Store& store, int64_t world_size, std::string_view prefix,
              const BarrierOptions& options) {
   CheckMember("Barrier", options.rank, world_size);
   if (options.name_of_rank && !options.rank) {
-    throw std::invalid_argument("Barrier: name_of_rank is of no use without a rank; give both");
+    throw Invalid("Barrier: name_of_rank is of no use without a rank; give both");
   }
   const ScopedStoreTimeout limit(store, options.timeout);
   const int64_t arrived = Arrive(store, world_size, prefix);
@@ -249,12 +248,11 @@ std::vector<std::string> Synchronize(Store& store, std::string_view data, int64_
 std::shared_ptr<TcpStore> CreateTcpStore(const CreateTcpStoreOptions& options) {
   CheckMember("CreateTcpStore", std::nullopt, options.world_size);
   if (!options.port && options.world_size > 1) {
-    throw std::invalid_argument(Concat("CreateTcpStore: no port for a world of ",
-                                       options.world_size,
-                                       " members: the others could not know it; give one"));
+    throw Invalid("CreateTcpStore: no port for a world of ", options.world_size,
+                  " members: the others could not know it; give one");
   }
   if (!options.port && !options.is_server) {
-    throw std::invalid_argument(
+    throw Invalid(
         "CreateTcpStore: no port, and no server here that could choose one; give the server's");
   }
   TcpStoreOptions tcp{.port = options.port.value_or(0),

@@ -2,7 +2,6 @@
 
 #include <cstdlib>
 #include <mutex>
-#include <stdexcept>
 #include <utility>
 
 #include "base/limits.h"
@@ -92,15 +91,13 @@ std::unique_ptr<TcpBackend> Open(std::string host, const TcpStoreOptions& option
 }  // namespace
 
 void TcpStoreOptions::Validate() const {
-  if (world_size && *world_size == 0)
-    throw std::invalid_argument("TCPStore world size cannot be 0");
+  if (world_size && *world_size == 0) throw Invalid("TCPStore world size cannot be 0");
   if (cancel_grace.count() <= 0) {
-    throw std::invalid_argument(Concat("TcpStoreOptions::cancel_grace is ", cancel_grace.count(),
-                                       " ms: a server needs some time to answer"));
+    throw Invalid("TcpStoreOptions::cancel_grace is ", cancel_grace.count(),
+                  " ms: a server needs some time to answer");
   }
   if (!is_server && port == 0) {
-    throw std::invalid_argument(
-        "TcpStoreOptions::port is 0: only a server may leave it to the kernel");
+    throw Invalid("TcpStoreOptions::port is 0: only a server may leave it to the kernel");
   }
 }
 

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <mutex>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/result.h"
+#include "base/text.h"
 
 namespace muster {
 
@@ -16,6 +18,11 @@ namespace muster {
 
 /// Throws InterruptedError and completes the interruption. No other function throws it.
 [[noreturn]] void ThrowInterrupted(const std::string& message);
+
+/// To be thrown: what is wrong with an argument, and what is allowed.
+std::invalid_argument Invalid(const auto&... message) {
+  return std::invalid_argument(Concat(message...));
+}
 
 /// The lock of a store that serves one call at a time (`what`: "TcpStore"). InterruptedError if the
 /// caller interrupts while another thread holds the lock.

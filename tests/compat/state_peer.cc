@@ -18,7 +18,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/base64.h"
+#include "base/encoding.h"
 #include "rendezvous/wire/state_codec.h"
 
 namespace {

@@ -2,7 +2,7 @@
 #include <string>
 #include <vector>
 
-#include "base/base64.h"
+#include "base/encoding.h"
 #include "rendezvous/wire/state_codec.h"
 #include "support/eventually.h"
 #include "support/session_server_test.h"

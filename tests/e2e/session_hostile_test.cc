@@ -197,10 +197,10 @@ TEST_P(SessionHostileTest, NothingIsAcceptedBeforeValidate) {
 }
 
 TEST_P(SessionHostileTest, ANodeWithoutACommonVersionIsRefusedWithBothRanges) {
-  const int ours = wire::kSessionVersion;
+  const int ours = kSessionVersion;
   for (int version = 0; version < 256; ++version) {
     const int oldest = version < ours ? version : ours + 1;
-    if (version >= wire::kSessionVersionOldest && version <= ours) continue;
+    if (version >= kSessionVersionOldest && version <= ours) continue;
     SessionTalker node(port());
     node.Send(WithByte(WithByte(AnOpen(), kVersionAt, version), kVersionAt + 1, oldest));
     const Push refused = node.Hear();
@@ -213,20 +213,19 @@ TEST_P(SessionHostileTest, ANodeWithoutACommonVersionIsRefusedWithBothRanges) {
 
 TEST_P(SessionHostileTest, WithALaterNodeTheHighestCommonVersionIsSpoken) {
   SessionTalker node(port());
-  node.Send(WithByte(AnOpen(), kVersionAt, wire::kSessionVersion + 5));
+  node.Send(WithByte(AnOpen(), kVersionAt, kSessionVersion + 5));
   const Push opened = node.Hear();
   EXPECT_EQ(opened.kind, Push::Kind::kOpened);
-  EXPECT_EQ(opened.version, wire::kSessionVersion);
+  EXPECT_EQ(opened.version, kSessionVersion);
 }
 
 TEST_P(SessionHostileTest, WithAnEarlierNodeItsVersionIsSpoken) {
   SessionTalker node(port());
-  node.Send(FrameOf({.kind = Said::kOpen,
-                     .version = wire::kSessionVersionOldest,
-                     .hello = HelloOf("n", {}, "bad")}));
+  node.Send(FrameOf(
+      {.kind = Said::kOpen, .version = kSessionVersionOldest, .hello = HelloOf("n", {}, "bad")}));
   const Push opened = node.Hear();
   EXPECT_EQ(opened.kind, Push::Kind::kOpened);
-  EXPECT_EQ(opened.version, wire::kSessionVersionOldest);
+  EXPECT_EQ(opened.version, kSessionVersionOldest);
 }
 
 // --- Texts

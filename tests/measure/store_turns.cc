@@ -3,14 +3,20 @@
 //
 //   store_turns
 //
-// The time is processor time, so other processes on a busy machine do not count.
+// The time is processor time, so other processes on a busy machine do not count. The store has no
+// hook for it: this program has the functions of the C library that lock and unlock a mutex, and
+// passes the calls on. Only a SpinningMutex is locked by pthread_mutex_trylock().
+#include <dlfcn.h>
+#include <pthread.h>
 #include <time.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/limits.h"
@@ -32,12 +38,46 @@ Instant ThreadTime() {
   return Instant{std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec)};
 }
 
+using MutexCall = int (*)(pthread_mutex_t*);
+
+MutexCall LibraryCall(const char* name) {
+  return reinterpret_cast<MutexCall>(dlsym(RTLD_NEXT, name));
+}
+
+const pthread_mutex_t* held = nullptr;  // the store's mutex, while it is locked
+Instant held_since;
+Duration longest_turn{};  // since the last report
+
+}  // namespace
+}  // namespace muster
+
+extern "C" int pthread_mutex_trylock(pthread_mutex_t* mutex) noexcept {
+  static muster::MutexCall library = muster::LibraryCall("pthread_mutex_trylock");
+  const int failure = library(mutex);
+  if (failure == 0) {
+    muster::held = mutex;
+    muster::held_since = muster::ThreadTime();
+  }
+  return failure;
+}
+
+extern "C" int pthread_mutex_unlock(pthread_mutex_t* mutex) noexcept {
+  static muster::MutexCall library = muster::LibraryCall("pthread_mutex_unlock");
+  if (mutex == muster::held) {
+    muster::longest_turn =
+        std::max(muster::longest_turn, muster::ThreadTime() - muster::held_since);
+    muster::held = nullptr;
+  }
+  return library(mutex);
+}
+
+namespace muster {
+namespace {
+
 class Measurement {
  public:
-  Measurement() { hub_.MeasureTurns(&ThreadTime); }
-
   void Report(const char* what) {
-    const Duration longest = hub_.TakeLongestTurn();
+    const Duration longest = std::exchange(longest_turn, Duration{});
     std::printf("%-48s %8.3f ms\n", what,
                 std::chrono::duration<double, std::milli>(longest).count());
   }

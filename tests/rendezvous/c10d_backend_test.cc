@@ -11,7 +11,7 @@
 #include <typeinfo>
 #include <vector>
 
-#include "base/base64.h"
+#include "base/encoding.h"
 #include "muster/c10d_rendezvous.h"
 #include "muster/file_store.h"
 #include "muster/hash_store.h"

@@ -348,8 +348,8 @@ class DocumentWorld {
   struct Actor {
     Actor(DocumentWorld& world, const Node& node)
         // No copy is recent enough: after Settle() every node must have read everything.
-        : document(world.cell_.port, world.rules_, world.clock_, 0s),
-          driver(document, world.cell_.port, node, world.rules_, world.clock_, 7,
+        : document(world.cell_, world.rules_, world.clock_, 0s),
+          driver(document, node, world.rules_, world.clock_, 7,
                  {.on_action = [this, &world](Action action, const RendezvousState&) {
                    // Called again, the driver needs its earlier result: a spare's time to join
                    // begins when there is a place.

@@ -8,6 +8,9 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -36,21 +39,26 @@ RendezvousEvent Small() {
   return {.name = "n", .run_id = "r", .message = "m", .hostname = "h", .pid = 1, .local_id = 3};
 }
 
-/// kEventJson with one part of it replaced.
-std::string With(std::string_view part, std::string_view replacement) {
-  std::string json = kEventJson;
-  const size_t at = json.find(part);
-  EXPECT_NE(at, std::string::npos) << part;
-  return json.replace(at, part.size(), replacement);
-}
-
-std::string RefusalOf(const std::string& json) {
-  return ErrorOf<std::invalid_argument>([&] { RendezvousEvent::FromJson(json); });
-}
-
-/// The message in this JSON string.
-std::string MessageOf(const std::string& quoted) {
-  return RendezvousEvent::FromJson(With(R"("m")", quoted)).message;
+/// The event in this JSON, as any reader of JSON sees it.
+RendezvousEvent Read(const std::string& text) {
+  const auto json = nlohmann::json::parse(text);
+  const auto number = [&](const char* name) {
+    return json.at(name).is_null() ? std::nullopt : std::optional(json.at(name).get<int64_t>());
+  };
+  const std::map<std::string, NodeState> states = {{"INIT", NodeState::kInit},
+                                                   {"RUNNING", NodeState::kRunning},
+                                                   {"SUCCEEDED", NodeState::kSucceeded},
+                                                   {"FAILED", NodeState::kFailed}};
+  return {.name = json.at("name"),
+          .run_id = json.at("run_id"),
+          .message = json.at("message"),
+          .hostname = json.at("hostname"),
+          .pid = json.at("pid"),
+          .node_state = states.at(json.at("node_state")),
+          .master_endpoint = json.at("master_endpoint"),
+          .rank = number("rank"),
+          .local_id = number("local_id"),
+          .error_trace = json.at("error_trace")};
 }
 
 /// A sink that keeps what it gets.
@@ -128,7 +136,7 @@ class ProcessSinkTest : public ::testing::Test {
 
 TEST(RendezvousEventTest, Rdzv184HasTheTenKeysInOrderAndSurvivesWritingAndReading) {
   EXPECT_EQ(Small().ToJson(), kEventJson);
-  EXPECT_EQ(RendezvousEvent::FromJson(kEventJson), Small());
+  EXPECT_EQ(Read(kEventJson), Small());
   const RendezvousEvent full{.name = "dynamic_rendezvous:f",
                              .run_id = "run \"7\"",
                              .message = "two\nlines\t\\",
@@ -147,86 +155,15 @@ TEST(RendezvousEventTest, Rdzv184HasTheTenKeysInOrderAndSurvivesWritingAndReadin
             R"("pid": -9223372036854775808, "node_state": "FAILED", "master_endpoint": "a:1", )"
             R"("rank": 0, "local_id": 9223372036854775807, )"
             R"("error_trace": "\u0000\u007f\ud83d\ude00"})");
-  EXPECT_EQ(RendezvousEvent::FromJson(full.ToJson()), full);
+  EXPECT_EQ(Read(full.ToJson()), full);
 }
 
-TEST(RendezvousEventTest, ReadsAndWritesTheFourStatesByName) {
-  for (const char* name : {"INIT", "RUNNING", "SUCCEEDED", "FAILED"}) {
-    const std::string json = With("RUNNING", name);
-    EXPECT_EQ(RendezvousEvent::FromJson(json).ToJson(), json);
-  }
-}
-
-TEST(RendezvousEventTest, ReadsTheKeysInAnyOrderAndWithAnyBlanks) {
-  EXPECT_EQ(RendezvousEvent::FromJson("\n{\"error_trace\":\"\",\"local_id\":3,\"rank\":null,\r\n"
-                                      "\t\"master_endpoint\" : \"\",\"node_state\":\"RUNNING\","
-                                      "\"pid\":1,\"hostname\":\"h\",\"message\":\"m\",\"run_id\":"
-                                      "\"r\",\"name\":\"n\" }\n"),
-            Small());
-}
-
-TEST(RendezvousEventTest, ReadsEveryEscapeSequenceAndPlainUtf8) {
-  EXPECT_EQ(MessageOf(R"("\"\\\/\b\f\n\r\t")"), "\"\\/\b\f\n\r\t");
-  EXPECT_EQ(MessageOf(R"("\u00E4\u20ac\uD83D\uDE00")"), "\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80");
-  EXPECT_EQ(MessageOf("\"\xc3\xa4\x7f\xf4\x8f\xbf\xbf\""), "\xc3\xa4\x7f\xf4\x8f\xbf\xbf");
-  EXPECT_EQ(MessageOf(R"("\u0000")"), std::string(1, '\0'));
-}
-
-TEST(RendezvousEventTest, RefusesBrokenStrings) {
-  EXPECT_THAT(RefusalOf(With(R"("m")", R"("\x")")),
-              HasSubstr("forbidden character after backslash"));
-  EXPECT_THAT(RefusalOf(With(R"("m")", R"("\u12g4")")), HasSubstr("followed by 4 hex digits"));
-  EXPECT_THAT(RefusalOf(With(R"("m")", R"("\u+123")")), HasSubstr("followed by 4 hex digits"));
-  EXPECT_THAT(RefusalOf(With(R"("m")", R"("\ud800")")), HasSubstr("must be followed by U+DC00"));
-  EXPECT_THAT(RefusalOf(With(R"("m")", R"("\ud800\ud800")")),
-              HasSubstr("must be followed by U+DC00"));
-  EXPECT_THAT(RefusalOf(With(R"("m")", R"("\udc00")")), HasSubstr("must follow U+D800"));
-  EXPECT_THAT(RefusalOf(With(R"("m")", "\"a\nb\"")), HasSubstr("control character"));
-  for (const char* bytes : {"\xff", "\xc3", "\xc0\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80"}) {
-    EXPECT_THAT(RefusalOf(With("m\"", std::string(bytes) + "\"")), HasSubstr("UTF-8"));
-  }
-}
-
-TEST(RendezvousEventTest, RefusesWhatIsNoIntegerOf64Bits) {
-  const auto refusal = [](const std::string& number) {
-    return RefusalOf(With("\"pid\": 1", "\"pid\": " + number));
-  };
-  for (const char* number : {"\"1\"", "null", "true", "[\"1\"]"}) {
-    EXPECT_THAT(refusal(number), HasSubstr("'pid' is not an integer")) << number;
-  }
-  for (const char* number : {"1.0", "1e3", "9223372036854775808", "-9223372036854775809"}) {
-    EXPECT_THAT(refusal(number), HasSubstr("'pid' is no integer of 64 bits")) << number;
-  }
-  EXPECT_THAT(refusal("[1]"), HasSubstr("'pid' contains a number"));
-  for (const char* number : {"+1", "-", "01", "--1", ""}) {
-    EXPECT_THAT(refusal(number), HasSubstr(": byte ")) << number;
-  }
-  EXPECT_THAT(RefusalOf(With("null", "true")), HasSubstr("'rank' is not an integer or null"));
-  EXPECT_THAT(RefusalOf(With("null", "nil")), HasSubstr("invalid literal"));
-  EXPECT_THAT(RefusalOf(With("null", "nullx")), HasSubstr(": byte "));
-}
-
-TEST(RendezvousEventTest, RefusesMissingUnknownAndRepeatedKeysByName) {
-  EXPECT_THAT(RefusalOf("{}"), HasSubstr("key 'name' is missing"));
-  EXPECT_THAT(RefusalOf(With(", \"error_trace\": \"\"", "")),
-              HasSubstr("'error_trace' is missing"));
-  EXPECT_THAT(RefusalOf(With("\"pid\"", "\"PID\"")), HasSubstr("unknown key 'PID'"));
-  EXPECT_THAT(RefusalOf(With("run_id", "name")), HasSubstr("key 'name' for the second time"));
-  EXPECT_THAT(RefusalOf(With("RUNNING", "running")),
-              AllOf(HasSubstr("node_state 'running'"), HasSubstr("SUCCEEDED")));
-}
-
-TEST(RendezvousEventTest, RefusesOtherTextsAndReportsWhere) {
-  EXPECT_THAT(RefusalOf(""),
-              AllOf(HasSubstr("Rendezvous event: byte "), HasSubstr("end of input")));
-  EXPECT_THAT(RefusalOf("[]"), HasSubstr("the text is a list"));
-  EXPECT_THAT(RefusalOf("{,}"), HasSubstr("byte 2"));
-  EXPECT_THAT(RefusalOf(kEventJson + "x"), HasSubstr("expected end of input"));
-  EXPECT_THAT(RefusalOf(With("\"\"}", "\"\",}")), HasSubstr("expected string literal"));
-  EXPECT_THAT(RefusalOf(With("\"m\"", std::string(100'000, '['))),
-              HasSubstr("'message' contains a list"));
-  for (size_t length = 0; length < kEventJson.size(); ++length) {
-    EXPECT_THROW(RendezvousEvent::FromJson(kEventJson.substr(0, length)), std::invalid_argument);
+TEST(RendezvousEventTest, WritesTheFourStatesByName) {
+  RendezvousEvent event = Small();
+  for (const NodeState state :
+       {NodeState::kInit, NodeState::kRunning, NodeState::kSucceeded, NodeState::kFailed}) {
+    event.node_state = state;
+    EXPECT_EQ(Read(event.ToJson()), event);
   }
 }
 
@@ -368,39 +305,15 @@ TEST(EventsToFileTest, ReportsWhyAFileCannotBeOpened) {
 RC_GTEST_PROP(RendezvousEventTest, SurvivesWritingAndReadingWhateverItsTextIs, ()) {
   const RendezvousEvent event = ArbitraryEvent();
   const std::string json = event.ToJson();
-  RC_ASSERT(RendezvousEvent::FromJson(json) == event);
+  RC_ASSERT(Read(json) == event);
   RC_ASSERT(std::all_of(json.begin(), json.end(), [](char c) { return c >= 0x20 && c < 0x7f; }));
 }
 
 RC_GTEST_PROP(RendezvousEventTest, AnyBytesBecomeJsonThatCanBeRead, (std::string bytes)) {
   RendezvousEvent event = Small();
   event.message = bytes;
-  const RendezvousEvent read = RendezvousEvent::FromJson(event.ToJson());
-  RC_ASSERT(RendezvousEvent::FromJson(read.ToJson()) == read);
-}
-
-RC_GTEST_PROP(RendezvousEventTest, RandomBytesAreRefused, (std::string bytes)) {
-  RC_ASSERT_THROWS_AS(RendezvousEvent::FromJson(bytes), std::invalid_argument);
-}
-
-RC_GTEST_PROP(RendezvousEventTest, DamagedJsonIsReadOrRefused, ()) {
-  std::string json = ArbitraryEvent().ToJson();
-  const auto changes = *rc::gen::inRange(1, 4);
-  for (int i = 0; i < changes; ++i) {
-    const size_t at = *rc::gen::inRange<size_t>(0, json.size());
-    const auto piece =
-        *rc::gen::oneOf(rc::gen::element<std::string>("", "\"", "\\", "\\u", "\\ud800", "{", "}",
-                                                      ",", ":", "-", "9"),
-                        rc::gen::arbitrary<std::string>());
-    json.replace(at, *rc::gen::inRange<size_t>(0, 4), piece);
-    if (json.empty()) break;
-  }
-  try {
-    const RendezvousEvent read = RendezvousEvent::FromJson(json);
-    RC_ASSERT(RendezvousEvent::FromJson(read.ToJson()) == read);
-  } catch (const std::invalid_argument& error) {
-    RC_ASSERT(std::string_view(error.what()).starts_with("Rendezvous event: "));
-  }
+  const RendezvousEvent read = Read(event.ToJson());
+  RC_ASSERT(Read(read.ToJson()) == read);
 }
 
 }  // namespace muster::test

@@ -100,8 +100,8 @@ TEST(HandlerDelayTest, Rdzv106TheFirstDelayGrowsWithTheNodesUpToThreeTenthsOfASe
     testing::FakeClock clock;
     testing::FakeCell cell;
     const RunSettings rules{.min_nodes = 1, .max_nodes = max_nodes};
-    SharedDocument document(cell.port, rules, clock, 1s);
-    RendezvousDriver driver(document, cell.port, Node{"a", 1, 0}, rules, clock, 7, {});
+    SharedDocument document(cell, rules, clock, 1s);
+    RendezvousDriver driver(document, Node{"a", 1, 0}, rules, clock, 7, {});
     Duration longest = 0s;
     for (int draw = 0; draw < 100; ++draw) {
       const Duration delay = driver.FirstDelay();

@@ -93,7 +93,7 @@ TEST(NewerServerTest, AnAnswerThatCannotBeReadIsAClearErrorToo) {
 TEST(NewerServerTest, AVersionThatWasNotOfferedIsNotSpoken) {
   std::string frame;
   wire::AppendSessionFrame(frame,
-                           Push{.kind = Push::Kind::kOpened, .version = wire::kSessionVersion + 1});
+                           Push{.kind = Push::Kind::kOpened, .version = kSessionVersion + 1});
   EXPECT_THAT(Meet(frame), HasSubstr("which was not offered"));
 }
 

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "muster/rendezvous_backend.h"
 #include "muster/rendezvous_error.h"
 #include "os/ports/clock.h"
-#include "rendezvous/document/shared_document.h"
 #include "rendezvous/wire/state_codec.h"
 
 namespace muster::testing {
@@ -70,7 +70,6 @@ class FakeCell final : public RendezvousBackend {
   bool forgets = false;                              ///< Answers writes with nothing.
   std::function<void()> on_get;                      ///< Before every read.
   std::function<void()> before_set;                  ///< Once: another node is faster.
-  BackendPort port{*this};                           ///< For the driver.
 };
 
 }  // namespace muster::testing

@@ -5,9 +5,7 @@
 #include <optional>
 #include <set>
 
-#include "base/parse.h"
 #include "base/text.h"
-#include "base/trim.h"
 
 namespace muster {
 

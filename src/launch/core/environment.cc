@@ -1,6 +1,6 @@
 #include "launch/core/environment.h"
 
-#include "base/parse.h"
+#include "base/text.h"
 
 namespace muster {
 

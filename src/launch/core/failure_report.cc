@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "base/assert.h"
-#include "base/parse.h"
 #include "base/text.h"
 #include "base/utf8.h"
 

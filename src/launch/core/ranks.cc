@@ -4,9 +4,7 @@
 #include <map>
 
 #include "base/flat_json.h"
-#include "base/parse.h"
 #include "base/text.h"
-#include "base/trim.h"
 
 namespace muster {
 
@@ -49,13 +47,11 @@ std::string AssignedRanksKey(int64_t group_rank) {
 
 // With blanks, as Python separates items.
 std::string ToJson(const NodeRole& node, int64_t group_rank) {
-  std::string json = "{\"role\": ";
-  wire::AppendJsonString(json, node.role);
-  json += Concat(", \"rank\": ", group_rank, ", \"local_world_size\": ", node.workers);
-  if (node.entry_point.empty()) return json + "}";
-  json += ", \"entry_point\": ";
-  wire::AppendJsonString(json, node.entry_point);
-  return json + "}";
+  const std::string entry_point =
+      node.entry_point.empty() ? ""
+                               : Concat(", \"entry_point\": ", wire::JsonString(node.entry_point));
+  return Concat("{\"role\": ", wire::JsonString(node.role), ", \"rank\": ", group_rank,
+                ", \"local_world_size\": ", node.workers, entry_point, "}");
 }
 
 Result<NodeRole> ParseNodeRole(std::string_view json) {

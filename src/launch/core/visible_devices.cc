@@ -6,9 +6,7 @@
 #include <set>
 #include <system_error>
 
-#include "base/parse.h"
 #include "base/text.h"
-#include "base/trim.h"
 
 namespace muster {
 

@@ -10,9 +10,7 @@
 #include <vector>
 
 #include "base/calendar.h"
-#include "base/parse.h"
 #include "base/text.h"
-#include "base/trim.h"
 #include "base/utf8.h"
 #include "os/posix/file_io.h"
 #include "os/posix/owned_fd.h"

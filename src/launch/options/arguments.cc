@@ -4,9 +4,7 @@
 #include <cctype>
 #include <utility>
 
-#include "base/parse.h"
 #include "base/text.h"
-#include "base/trim.h"
 
 namespace muster {
 

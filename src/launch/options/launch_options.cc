@@ -5,9 +5,7 @@
 #include <utility>
 
 #include "base/assert.h"
-#include "base/parse.h"
 #include "base/text.h"
-#include "base/trim.h"
 
 namespace muster {
 

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 
-#include "base/parse.h"
 #include "base/text.h"
-#include "base/trim.h"
 #include "launch/core/signals.h"
 
 namespace muster {

@@ -6,9 +6,7 @@
 #include <optional>
 #include <system_error>
 
-#include "base/parse.h"
 #include "base/text.h"
-#include "base/trim.h"
 #include "os/posix/cores.h"
 #include "os/posix/file_io.h"
 

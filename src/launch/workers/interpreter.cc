@@ -8,7 +8,6 @@
 #include <system_error>
 #include <vector>
 
-#include "base/parse.h"
 #include "base/text.h"
 
 namespace muster {

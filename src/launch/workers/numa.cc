@@ -1,8 +1,6 @@
 #include "launch/workers/numa.h"
 
-#include "base/parse.h"
 #include "base/text.h"
-#include "base/trim.h"
 #include "os/posix/cores.h"
 #include "os/posix/file_io.h"
 

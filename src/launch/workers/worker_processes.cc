@@ -17,7 +17,6 @@
 #include <utility>
 
 #include "base/text.h"
-#include "base/trim.h"
 #include "os/posix/entropy.h"
 #include "os/posix/file_io.h"
 #include "os/posix/forking.h"

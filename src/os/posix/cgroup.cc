@@ -13,7 +13,7 @@
 #include <fstream>
 #include <system_error>
 
-#include "base/parse.h"
+#include "base/text.h"
 #include "os/posix/file_io.h"
 #include "os/posix/forking.h"
 #include "os/posix/process_tree.h"

@@ -11,7 +11,6 @@
 #include <sstream>
 #include <unordered_map>
 
-#include "base/parse.h"
 #include "base/text.h"
 #include "os/posix/address.h"
 #include "os/posix/file_io.h"

@@ -14,8 +14,7 @@
 #include <optional>
 #include <utility>
 
-#include "base/parse.h"
-#include "base/trim.h"
+#include "base/text.h"
 #include "os/posix/cgroup.h"
 #include "os/posix/file_io.h"
 

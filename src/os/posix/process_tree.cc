@@ -16,7 +16,6 @@
 #include <unordered_set>
 #include <utility>
 
-#include "base/parse.h"
 #include "base/text.h"
 #include "os/posix/file_io.h"
 

@@ -14,7 +14,6 @@
 #include <string_view>
 #include <utility>
 
-#include "base/parse.h"
 #include "base/text.h"
 #include "os/posix/cores.h"
 #include "os/posix/forking.h"

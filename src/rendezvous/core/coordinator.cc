@@ -98,7 +98,7 @@ void Coordinator::Join(SessionKey key, Duration timeout, Instant now, Pushes& ou
   }
   // The node leaves its place and is admitted first, before waiting nodes and spares: a node that
   // returns from a round must not lose its place to them.
-  const Before before(run->state);
+  const Before before{run->state.complete, run->state.participants.size()};
   if (leaves)
     Apply(Action::kRemoveFromParticipants, member->node, run->settings, Wall(now), &run->state);
   if (before.complete && !run->state.complete) EndRound(*run, /*reforms=*/true);
@@ -185,7 +185,7 @@ void Coordinator::Advance(Run& run, Member& member, Instant now, Pushes& out) {
 }
 
 void Coordinator::Do(Run& run, Member& member, Action action, Instant now, Pushes& out) {
-  const Before before(run.state);
+  const Before before{run.state.complete, run.state.participants.size()};
   Apply(action, member.node, run.settings, Wall(now), &run.state);
   // A spare waits without limit. Once there is a place, its time to join starts again.
   if (action == Action::kAddToRedundancyList) SetDeadline(run, member, Instant::Never());
@@ -307,7 +307,7 @@ void Coordinator::Withdraw(Run& run, Member& member, Instant now, Pushes& out) {
 // Removes all at once: the decisions after one loss must not rely on nodes that are lost, too.
 void Coordinator::Lose(Run& run, const std::vector<Loss>& losses, Instant now, Pushes& out) {
   if (losses.empty()) return;
-  const Before before(run.state);
+  const Before before{run.state.complete, run.state.participants.size()};
   std::set<Node> lost;
   for (const auto& [member, why] : losses) {
     Send(run, *member, {.kind = Push::Kind::kEnded, .why = why}, out);

@@ -220,8 +220,6 @@ class Coordinator {
   };
   /// The state before a change, for Follow().
   struct Before {
-    explicit Before(const RendezvousState& state)
-        : complete(state.complete), participants(state.participants.size()) {}
     bool complete;
     size_t participants;
   };

@@ -6,7 +6,7 @@
 #include <tuple>
 #include <utility>
 
-#include "base/parse.h"
+#include "base/text.h"
 
 namespace muster {
 

@@ -6,15 +6,6 @@
 
 namespace muster {
 
-std::string Generation::ToString() const {
-  constexpr char kDigits[] = "0123456789abcdef";
-  std::string text;
-  for (const uint64_t part : {server, run}) {
-    for (int shift = 60; shift >= 0; shift -= 4) text += kDigits[(part >> shift) & 15];
-  }
-  return text;
-}
-
 std::string RoundPrefix(const Generation& generation, int64_t round) {
   return Concat("muster.run/", generation.ToString(), "/", round);
 }

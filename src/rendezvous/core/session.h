@@ -26,7 +26,7 @@ struct Generation {
   uint64_t server = 0;
   uint64_t run = 0;
   bool operator==(const Generation&) const = default;
-  std::string ToString() const;  ///< 32 hexadecimal digits.
+  std::string ToString() const { return Concat(Hex(server, 16), Hex(run, 16)); }
 };
 
 /// The prefix of all keys that agents use in a round: the scope that the server deletes when the

@@ -18,8 +18,8 @@ struct RendezvousState {
   bool complete = false;               ///< The round has its final members.
   std::optional<WallTime> deadline{};  ///< Set while the last call runs.
   bool closed = false;                 ///< No further round will ever form.
-  std::map<Node, int64_t>
-      participants{};  ///< With ranks, which are valid once the round is complete.
+  /// With ranks, which are valid once the round is complete.
+  std::map<Node, int64_t> participants{};
   /// Arrived when the round was complete but not full; wait for the next.
   std::set<Node> wait_list{};
   std::set<Node> redundancy_list{};            ///< Arrived when the round was full: spares.

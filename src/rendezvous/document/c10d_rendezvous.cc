@@ -1,14 +1,12 @@
 #include "muster/c10d_rendezvous.h"
 
 #include <algorithm>
-#include <stdexcept>
 #include <utility>
 
-#include "base/base64.h"
+#include "base/encoding.h"
 #include "base/instrumented.h"
 #include "base/interruption.h"
 #include "base/text.h"
-#include "base/trim.h"
 #include "muster/dynamic_rendezvous.h"
 #include "muster/file_store.h"
 #include "muster/network.h"
@@ -20,6 +18,7 @@
 #include "rendezvous/option_readers.h"
 #include "rendezvous/reconnect.h"
 #include "rendezvous/session/status_client.h"
+#include "store/throw.h"
 
 namespace muster {
 
@@ -96,8 +95,7 @@ class C10dBackend final : public RendezvousBackend {
 
  private:
   /// A lost connection fails the current call; the next call opens another.
-  template <typename Operation>
-  auto Try(std::string_view what, const Operation& operation)
+  auto Try(std::string_view what, const auto& operation)
       -> decltype(operation(std::declval<Store&>())) {
     try {
       if (lost_) {
@@ -143,8 +141,8 @@ std::string StoreType(const RendezvousParameters& parameters) {
   const auto* text = std::get_if<std::string>(&given);
   const std::string type = text == nullptr ? "" : LowerCase(Trim(*text));
   if (type == "tcp" || type == "file") return type;
-  throw std::invalid_argument(Concat("store_type is '", text == nullptr ? "" : Printable(*text),
-                                     "': only 'tcp' and 'file' are supported"));
+  throw Invalid("store_type is '", text == nullptr ? "" : Printable(*text),
+                "': only 'tcp' and 'file' are supported");
 }
 
 // How long a store may take to confirm that a wait is over: the node waits for a store that pauses
@@ -154,36 +152,33 @@ milliseconds CancelGrace(const RendezvousParameters& parameters, milliseconds re
   return std::min(read_timeout, std::max<milliseconds>(join, std::chrono::seconds(5)));
 }
 
-std::shared_ptr<TcpStore> OpenTcpStore(const HostAndPort& at, bool serve, milliseconds timeout,
-                                       milliseconds grace) {
-  return std::make_shared<TcpStore>(at.host, TcpStoreOptions{.port = static_cast<uint16_t>(at.port),
-                                                             .is_server = serve,
-                                                             .timeout = timeout,
-                                                             .multi_tenant = true,
-                                                             .cancel_grace = grace});
-}
-
 std::shared_ptr<TcpStore> CreateTcp(const RendezvousParameters& parameters) {
   const HostAndPort at = ParseRendezvousEndpoint(parameters.endpoint, kDefaultPort);
   const std::optional<bool> is_host = parameters.GetAsBool("is_host");
   const milliseconds timeout = ReadTimeout(parameters);
   const milliseconds grace = CancelGrace(parameters, timeout);
-  const bool serve = is_host ? *is_host : MatchesThisMachine(at.host);
+  TcpStoreOptions options{.port = static_cast<uint16_t>(at.port),
+                          .is_server = is_host ? *is_host : MatchesThisMachine(at.host),
+                          .timeout = timeout,
+                          .multi_tenant = true,
+                          .cancel_grace = grace};
+  const auto open = [&] { return std::make_shared<TcpStore>(at.host, options); };
+  const std::string where = Concat(at.host, ":", at.port);
+  if (is_host || !options.is_server) {
+    const std::string_view what = options.is_server ? "be served at " : "be reached at ";
+    return Reaching(Concat(kStoreCouldNot, what, where), open);
+  }
   try {
-    return OpenTcpStore(at, serve, timeout, grace);
+    return open();
   } catch (const InterruptedError&) {
     throw;
   } catch (const std::exception& error) {
-    const std::string where = Concat(at.host, ":", at.port);
-    if (!serve || is_host) {
-      std::throw_with_nested(RendezvousConnectionError(Concat(
-          kStoreCouldNot, serve ? "be served at " : "be reached at ", where, ": ", error.what())));
-    }
     // The endpoint is on this machine, and another process has its port: probably another agent,
     // which serves the store for both.
+    options.is_server = false;
     return Reaching(
         Concat(kStoreCouldNot, "be served at ", where, " (", error.what(), "), nor reached there"),
-        [&] { return OpenTcpStore(at, false, timeout, grace); });
+        open);
   }
 }
 
@@ -221,9 +216,9 @@ void ThrowIfOfBackendMuster(const RendezvousParameters& parameters) {
 
 std::unique_ptr<RendezvousBackend> CreateC10dBackend(std::shared_ptr<Store> store,
                                                      const std::string& run_id) {
-  if (!store) throw std::invalid_argument("C10dRendezvousBackend: store is null");
+  if (!store) throw Invalid("C10dRendezvousBackend: store is null");
   if (run_id.empty()) {
-    throw std::invalid_argument("the run id is empty: it names the rendezvous and must not be");
+    throw Invalid("the run id is empty: it names the rendezvous and must not be");
   }
   return std::make_unique<C10dBackend>(std::move(store), run_id);
 }

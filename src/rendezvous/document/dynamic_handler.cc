@@ -3,7 +3,6 @@
 #include <array>
 #include <atomic>
 #include <mutex>
-#include <stdexcept>
 #include <utility>
 
 #include "base/interruption.h"
@@ -15,7 +14,6 @@
 #include "rendezvous/document/rendezvous_driver.h"
 #include "rendezvous/document/shared_document.h"
 #include "rendezvous/event_recorder.h"
-#include "rendezvous/membership.h"
 #include "rendezvous/option_readers.h"
 #include "rendezvous/reconnect.h"
 #include "rendezvous/wait_report.h"
@@ -54,7 +52,7 @@ static_assert(kActionEvents.size() == static_cast<size_t>(Action::kRestore) + 1)
 
 template <typename T>
 T MustBeThere(T given, std::string_view what) {
-  if (!given) throw std::invalid_argument(Concat("DynamicRendezvousHandler: ", what, " is null"));
+  if (!given) throw Invalid("DynamicRendezvousHandler: ", what, " is null");
   return given;
 }
 
@@ -68,16 +66,15 @@ class DynamicHandler final : public DynamicRendezvousHandler {
         run_settings_(RunSettingsOf(settings_)),
         store_(MustBeThere(std::move(store), "store")),
         backend_(MustBeThere(std::move(backend), "backend")),
-        document_(port_, run_settings_, clock_, kCacheMax),
-        driver_(document_, port_,
-                NewNode(system_, local_addr.empty() ? FullyQualifiedName() : local_addr),
+        document_(*backend_, run_settings_, clock_, kCacheMax),
+        driver_(document_, NewNode(system_, local_addr.empty() ? FullyQualifiedName() : local_addr),
                 run_settings_, clock_, system_.Seed(), Hooks()),
         events_(std::move(events), settings_.run_id),
         bootstrap_(
             store_, [this](int64_t round) { return PrefixOf(round); }, driver_.self().addr,
             system_) {}
 
-  ~DynamicHandler() override { StopHeartbeats(); }
+  ~DynamicHandler() override { heartbeats_.reset(); }
 
   const RendezvousSettings& settings() const override { return settings_; }
   std::string node() const override { return driver_.self().ToString(); }
@@ -130,8 +127,7 @@ class DynamicHandler final : public DynamicRendezvousHandler {
   }
 
   // Runs a part of a public function; what it throws is reported under the given name first.
-  template <typename Work>
-  auto Reporting(std::string_view name, Work work) {
+  auto Reporting(std::string_view name, auto work) {
     try {
       return work();
     } catch (...) {
@@ -149,7 +145,7 @@ class DynamicHandler final : public DynamicRendezvousHandler {
 
   [[noreturn]] void Throw(const Error& error) {
     if (error.code == Code::kInterrupted) ThrowInterruptedHere(error.message);
-    if (const std::exception_ptr thrown = port_.TakeException()) std::rethrow_exception(thrown);
+    if (const std::exception_ptr thrown = document_.TakeException()) std::rethrow_exception(thrown);
     if (error.code == Code::kProtocol) throw RendezvousStateError(error.message);
     throw RendezvousConnectionError(error.message);
   }
@@ -192,8 +188,6 @@ class DynamicHandler final : public DynamicRendezvousHandler {
   }
 
   // --- Heartbeats
-
-  void StopHeartbeats() { heartbeats_.reset(); }
 
   void Beat() {
     const std::lock_guard lock(*mutex_);
@@ -308,7 +302,7 @@ class DynamicHandler final : public DynamicRendezvousHandler {
     ForgetEvents();
     events_.Record({kHandlerEvents, "next_rendezvous"}, NodeState::kRunning, driver_.self(),
                    "wants to join the next round of");
-    StopHeartbeats();
+    heartbeats_.reset();
     stage_ = Stage::kJoining;
     driver_.Forget();
     try {
@@ -337,12 +331,11 @@ class DynamicHandler final : public DynamicRendezvousHandler {
   }
 
   std::optional<MembershipEvent> AwaitEvent(std::chrono::milliseconds time) override {
-    return PollForEvent(clock_, time,
-                        [this] { return LookForEvent([this] { return NodesToMakeRoomFor(); }); });
+    return PollForEvent(clock_, time, [this] { return NodesToMakeRoomFor(); });
   }
 
   void Leave() override {
-    StopHeartbeats();
+    heartbeats_.reset();
     place_.reset();
     began_ = clock_.Now();
     const Instant deadline = began_ + run_settings_.close_timeout;
@@ -354,7 +347,7 @@ class DynamicHandler final : public DynamicRendezvousHandler {
   }
 
   bool Shutdown() override {
-    StopHeartbeats();
+    heartbeats_.reset();
     try {
       Close("shutdown", "shut down");
       return true;
@@ -390,7 +383,6 @@ class DynamicHandler final : public DynamicRendezvousHandler {
   const RunSettings run_settings_;
   std::shared_ptr<Store> store_;
   const std::unique_ptr<RendezvousBackend> backend_;
-  BackendPort port_{*backend_};
   SharedDocument document_;
   RendezvousDriver driver_;
   const EventRecorder events_;

@@ -36,11 +36,9 @@ RendezvousDriver::Shape ShapeOf(const RendezvousState& state) {
 
 }  // namespace
 
-RendezvousDriver::RendezvousDriver(SharedDocument& document, BackendPort& backend, Node self,
-                                   const RunSettings& settings, Clock& clock, uint64_t seed,
-                                   DriverHooks hooks)
+RendezvousDriver::RendezvousDriver(SharedDocument& document, Node self, const RunSettings& settings,
+                                   Clock& clock, uint64_t seed, DriverHooks hooks)
     : document_(document),
-      backend_(backend),
       self_(std::move(self)),
       settings_(settings),
       clock_(clock),
@@ -186,9 +184,9 @@ void RendezvousDriver::AnnounceChange(int64_t round_before, bool complete_before
                                       bool closed_before) {
   const RendezvousState& now = document_.shared();
   const bool closed = now.closed && !closed_before;
-  if (closed || (now.complete && !complete_before)) backend_.Announce(Completion(now.round));
-  if (closed) backend_.Announce(End(now.round));
-  if (now.round > round_before) backend_.Announce(End(round_before));
+  if (closed || (now.complete && !complete_before)) document_.Announce(Completion(now.round));
+  if (closed) document_.Announce(End(now.round));
+  if (now.round > round_before) document_.Announce(End(round_before));
 }
 
 // If all nodes that are still missing write at the same time, the best window has one `write_time_`
@@ -224,7 +222,7 @@ void RendezvousDriver::PauseUntilNextLook(const Decision& decision, Operation& o
   }
   const std::string news = state.complete ? End(state.round) : Completion(state.round);
   // News without a change of the state belong to a lost state, and would arrive again immediately.
-  if (operation.last_news == news || !backend_.Await(news, next - now)) {
+  if (operation.last_news == news || !document_.AwaitNews(news, next - now)) {
     clock_.SleepUntil(next);
   } else if (clock_.Now() < next) {
     operation.last_news = news;

@@ -46,8 +46,8 @@ struct WaitSnapshot {
 /// from time to time.
 class RendezvousDriver {
  public:
-  RendezvousDriver(SharedDocument& document, BackendPort& backend, Node self,
-                   const RunSettings& settings, Clock& clock, uint64_t seed, DriverHooks hooks);
+  RendezvousDriver(SharedDocument& document, Node self, const RunSettings& settings, Clock& clock,
+                   uint64_t seed, DriverHooks hooks);
 
   /// The final decision: kFinish, or one of the errors. Backend errors are returned as such;
   /// kInterrupted (base/interruption.h): after a join or an exit, the node is in no list.
@@ -99,7 +99,6 @@ class RendezvousDriver {
   void Publish(const Outlook& outlook, const Decision& decision);
 
   SharedDocument& document_;
-  BackendPort& backend_;
   const Node self_;
   const RunSettings& settings_;
   Clock& clock_;

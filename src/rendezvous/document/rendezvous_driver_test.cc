@@ -21,8 +21,8 @@ class DriverTest : public ::testing::Test {
  protected:
   explicit DriverTest(RunSettings its_rules = MinMax(1, 3))
       : rules(its_rules),
-        document(cell.port, rules, clock, 1s),
-        driver(document, cell.port, Named("c"), rules, clock, 7,
+        document(cell, rules, clock, 1s),
+        driver(document, Named("c"), rules, clock, 7,
                {.on_action = [this](Action action,
                                     const RendezvousState&) { actions.push_back(action); },
                 .on_write = [this](bool stored) { writes.push_back(stored); }}) {}
@@ -45,8 +45,8 @@ TEST_F(DriverTest, Rdzv061TheDecisionIsAboutThisNodeTheLiveStateTheRulesAndTheGi
   // The stored state is a complete round of two nodes that have been silent for too long. In the
   // live state, from which they are purged, there is a place in the next round.
   const RunSettings two = MinMax(2, 2);
-  SharedDocument own(cell.port, two, clock, 1s);
-  RendezvousDriver joining(own, cell.port, Named("c"), two, clock, 7,
+  SharedDocument own(cell, two, clock, 1s);
+  RendezvousDriver joining(own, Named("c"), two, clock, 7,
                            {.on_action = [this](Action action, const RendezvousState&) {
                              actions.push_back(action);
                              if (actions.size() > 100)
@@ -80,8 +80,8 @@ TEST_F(DriverTest, Rdzv061TheDecisionIsAboutThisNodeTheLiveStateTheRulesAndTheGi
 
   // With other settings, the decision about the same state differs.
   const RunSettings one = MinMax(1, 1);
-  SharedDocument its(cell.port, one, clock, 1s);
-  RendezvousDriver alone(its, cell.port, Named("c"), one, clock, 7, {});
+  SharedDocument its(cell, one, clock, 1s);
+  RendezvousDriver alone(its, Named("c"), one, clock, 7, {});
   EXPECT_EQ(Finish(alone.Join(clock.now + 1s)), Action::kFinish);
   EXPECT_TRUE(cell.state().complete);
 }
@@ -205,8 +205,8 @@ TEST_F(DriverTest, Rdzv079APlaceForASpareStartsItsTimeAnew) {
 
 TEST_F(DriverTest, Rdzv094WhoGivesUpIsNoLongerInTheState) {
   const RunSettings three = MinMax(3, 3);
-  SharedDocument own(cell.port, three, clock, 1s);
-  RendezvousDriver alone(own, cell.port, Named("c"), three, clock, 7, {});
+  SharedDocument own(cell, three, clock, 1s);
+  RendezvousDriver alone(own, Named("c"), three, clock, 7, {});
   const Instant began = clock.now;
   EXPECT_EQ(Finish(alone.Join(clock.Now() + three.join_timeout)), Action::kErrorTimeout);
   EXPECT_GT(clock.now, began + 600s);

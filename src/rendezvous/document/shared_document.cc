@@ -1,5 +1,6 @@
 #include "rendezvous/document/shared_document.h"
 
+#include <set>
 #include <utility>
 
 #include "base/instrumented.h"
@@ -25,8 +26,7 @@ Error ErrorOfException() {
   }
 }
 
-template <typename Call>
-Result<std::optional<StoredState>> BackendPort::Try(const Call& call) {
+Result<std::optional<StoredState>> SharedDocument::Try(const auto& call) {
   thrown_ = nullptr;
   try {
     return call();
@@ -39,15 +39,7 @@ Result<std::optional<StoredState>> BackendPort::Try(const Call& call) {
   }
 }
 
-Result<std::optional<StoredState>> BackendPort::Get() {
-  return Try([&] { return backend_.GetState(); });
-}
-
-Result<std::optional<StoredState>> BackendPort::Set(std::string_view bytes, const std::any& token) {
-  return Try([&] { return backend_.SetState(bytes, token); });
-}
-
-void BackendPort::Announce(std::string_view news) {
+void SharedDocument::Announce(std::string_view news) {
   try {
     backend_.Announce(news);
   } catch (const InterruptedError&) {
@@ -57,7 +49,7 @@ void BackendPort::Announce(std::string_view news) {
   }
 }
 
-bool BackendPort::Await(std::string_view news, Duration time) {
+bool SharedDocument::AwaitNews(std::string_view news, Duration time) {
   try {
     return backend_.AwaitNews(news, std::chrono::ceil<std::chrono::milliseconds>(time));
   } catch (const InterruptedError&) {
@@ -68,12 +60,8 @@ bool BackendPort::Await(std::string_view news, Duration time) {
   }
 }
 
-std::exception_ptr BackendPort::TakeException() { return std::exchange(thrown_, nullptr); }
-
-// --- The document
-
-SharedDocument::SharedDocument(BackendPort& backend, const RunSettings& settings, Clock& clock,
-                               Duration cache_max)
+SharedDocument::SharedDocument(RendezvousBackend& backend, const RunSettings& settings,
+                               Clock& clock, Duration cache_max)
     : backend_(backend), settings_(settings), clock_(clock), cache_max_(cache_max) {}
 
 RendezvousState& SharedDocument::Change() {
@@ -91,7 +79,8 @@ Result<SharedDocument::Outcome> SharedDocument::Sync(Freshness freshness) {
 Result<SharedDocument::Outcome> SharedDocument::Write() {
   std::string mine = wire::WriteState(state_);
   ++cost_.writes;
-  MUSTER_TRY(std::optional<StoredState> answer, backend_.Set(mine, token_));
+  MUSTER_TRY(std::optional<StoredState> answer,
+             Try([&] { return backend_.SetState(mine, token_); }));
   const bool stored = answer && answer->was_set;
   if (!stored) ++cost_.lost;
   MUSTER_CHECK_OK(TakeOver(answer ? std::move(answer->bytes) : std::move(mine)));
@@ -102,7 +91,7 @@ Result<SharedDocument::Outcome> SharedDocument::Write() {
 
 Result<SharedDocument::Outcome> SharedDocument::Read() {
   ++cost_.reads;
-  MUSTER_TRY(std::optional<StoredState> stored, backend_.Get());
+  MUSTER_TRY(std::optional<StoredState> stored, Try([&] { return backend_.GetState(); }));
   MUSTER_CHECK_OK(
       TakeOver(stored ? std::optional(std::move(stored->bytes)) : std::optional<std::string>()));
   token_ = stored ? std::move(stored->token) : std::any();
@@ -135,15 +124,15 @@ Status SharedDocument::TakeOver(std::optional<std::string> bytes) {
   if (gap > settings_.missed_after()) observed_.Skip(gap - settings_.keep_alive_interval);
   synced_at_ = now;
   observed_.See(state_, now);
-  dropped_ = observed_.Silent(state_, settings_.dead_after(), now);
+  std::set<Node> dropped = observed_.Silent(state_, settings_.dead_after(), now);
   if (Planted(Bug::kExpiryOnWallClock)) {
     for (const auto& [node, written] : state_.last_heartbeats) {
-      if (written + settings_.dead_after() < clock_.Wall()) dropped_.insert(node);
+      if (written + settings_.dead_after() < clock_.Wall()) dropped.insert(node);
     }
   }
-  if (self_) dropped_.erase(*self_);
-  if (!dropped_.empty()) MUSTER_PROBE("a node found others silent, and dropped them");
-  Purge(dropped_, settings_, &state_);
+  if (self_) dropped.erase(*self_);
+  if (!dropped.empty()) MUSTER_PROBE("a node found others silent, and dropped them");
+  Purge(dropped, settings_, &state_);
   return Ok();
 }
 

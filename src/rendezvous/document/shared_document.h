@@ -5,7 +5,6 @@
 #include <any>
 #include <exception>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -24,44 +23,15 @@ namespace muster {
 /// The exception that is being handled, as a value.
 Error ErrorOfException();
 
-/// A RendezvousBackend for the driver: exceptions become values, and are stored so that the handler
-/// can throw the same exceptions to its caller.
-///
-/// Blocking, one call at a time. Errors: kUnavailable (out of reach), kProtocol (the stored state
-/// cannot be read), kInterrupted.
-class BackendPort {
- public:
-  explicit BackendPort(RendezvousBackend& backend) : backend_(backend) {}
-
-  /// nullopt: nothing is stored.
-  Result<std::optional<StoredState>> Get();
-  /// Writes if `token` still matches the stored state. nullopt: nothing is stored.
-  Result<std::optional<StoredState>> Set(std::string_view bytes, const std::any& token);
-
-  /// Wakes every node that awaits these news, now and later. Best effort: nothing depends on it.
-  void Announce(std::string_view news);
-  /// Blocks until the news were announced, but not for longer than `time`. Returns false
-  /// immediately if this backend cannot wait: the caller sleeps instead.
-  bool Await(std::string_view news, Duration time);
-
-  /// The exception of the last error, if the backend threw one.
-  std::exception_ptr TakeException();
-
- private:
-  template <typename Call>
-  Result<std::optional<StoredState>> Try(const Call& call);
-
-  RendezvousBackend& backend_;
-  std::exception_ptr thrown_;
-};
-
-/// One thread at a time; Sync() blocks as long as the backend does.
+/// One thread at a time; calls block as long as the backend does. Exceptions of the backend become
+/// values (kUnavailable: out of reach; kProtocol: the stored state cannot be read; kInterrupted),
+/// and are stored so that the handler can throw the same exceptions to its caller.
 class SharedDocument {
  public:
   enum class Freshness { kAny, kNow };  ///< kAny: a copy up to `cache_max` old is sufficient.
   enum class Outcome { kCached, kRead, kStored, kLost };
 
-  SharedDocument(BackendPort& backend, const RunSettings& settings, Clock& clock,
+  SharedDocument(RendezvousBackend& backend, const RunSettings& settings, Clock& clock,
                  Duration cache_max);
 
   /// Writes the pending change if there is one; otherwise reads. kLost: another node was faster,
@@ -70,13 +40,12 @@ class SharedDocument {
   /// writes it. Errors are the backend's; kProtocol also for a state that cannot be read.
   Result<Outcome> Sync(Freshness freshness);
 
-  /// The base of this node's decisions: the stored state without silent nodes.
+  /// The base of this node's decisions: the stored state without silent nodes. Others see their
+  /// removal with the next write.
   const RendezvousState& state() const { return state_; }
   /// The stored state: the same for all nodes.
   const RendezvousState& shared() const { return shared_; }
   const Observation& observed() const { return observed_; }
-  /// The nodes that the last Sync() removed from the copy. Others see this with the next write.
-  const std::set<Node>& dropped() const { return dropped_; }
 
   /// Sets the node whose copy this is. It is alive, however late its own last heartbeat is.
   void BelongsTo(Node self) { self_ = std::move(self); }
@@ -90,12 +59,24 @@ class SharedDocument {
 
   const RendezvousCost& cost() const { return cost_; }
 
+  /// Wakes every node that awaits these news, now and later. Best effort: nothing depends on it.
+  void Announce(std::string_view news);
+  /// Blocks until the news were announced, but not for longer than `time`. Returns false
+  /// immediately if this backend cannot wait: the caller sleeps instead.
+  bool AwaitNews(std::string_view news, Duration time);
+
+  /// The exception of the last error, if the backend threw one.
+  std::exception_ptr TakeException() { return std::exchange(thrown_, nullptr); }
+
  private:
+  /// `call` returns nullopt if nothing is stored.
+  Result<std::optional<StoredState>> Try(const auto& call);
   Result<Outcome> Write();
   Result<Outcome> Read();
   Status TakeOver(std::optional<std::string> bytes);
 
-  BackendPort& backend_;
+  RendezvousBackend& backend_;
+  std::exception_ptr thrown_;
   std::optional<Node> self_;
   const RunSettings& settings_;
   Clock& clock_;
@@ -108,7 +89,6 @@ class SharedDocument {
   bool dirty_ = false;
   std::optional<Instant> synced_at_;
   Observation observed_;
-  std::set<Node> dropped_;
   RendezvousCost cost_;
 };
 

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "base/base64.h"
+#include "base/encoding.h"
 #include "base/text.h"
 #include "rendezvous/wire/state_codec.h"
 
@@ -30,8 +30,8 @@ std::optional<Push> RefusalOf(const wire::SessionRequest& open, bool has_documen
     return refuse(
         Push::Refusal::kVersion,
         Concat("the node speaks versions ", open.version_oldest, " to ", open.version,
-               " of muster's session protocol, and this server ", wire::kSessionVersionOldest,
-               " to ", wire::kSessionVersion, ": run the same release of muster on all machines"));
+               " of muster's session protocol, and this server ", kSessionVersionOldest, " to ",
+               kSessionVersion, ": run the same release of muster on all machines"));
   }
   if (!has_document) return std::nullopt;
   const std::string id = Printable(open.hello.run_id);

@@ -9,7 +9,6 @@
 #include "muster/c10d_rendezvous.h"
 #include "muster/prefix_store.h"
 #include "muster/store_server.h"
-#include "muster/tcp_store.h"
 #include "os/posix/host.h"
 #include "os/posix/line_writer.h"
 #include "os/posix/process.h"

@@ -29,10 +29,10 @@ class RendezvousLinkListener {
   /// The server has no coordinator: it is PyTorch's. The link has stopped.
   virtual void OnPlainServer() = 0;
   /// The node has lost its place in the round, whether or not the others know it yet.
-  virtual void OnPlaceLost(const std::string& why) { static_cast<void>(why); }
+  virtual void OnPlaceLost(const std::string& /*why*/) {}
   /// The link has stopped, and a retry would not help. kProtocol: what other nodes have written
   /// cannot be read; any other code: access is denied.
-  virtual void OnFailed(const Error& why) { static_cast<void>(why); }
+  virtual void OnFailed(const Error& /*why*/) {}
 };
 
 class RendezvousLink {
@@ -56,10 +56,7 @@ class RendezvousLink {
   virtual void RequestReport(uint32_t names_max) = 0;
   /// Notifies the others that the node shuts down. False: there is nothing to send. True: `done` is
   /// called once the message is delivered.
-  virtual bool Shutdown(std::function<void()> done) {
-    static_cast<void>(done);
-    return false;
-  }
+  virtual bool Shutdown(std::function<void()> /*done*/) { return false; }
 
   /// Bytes of messages in both directions since the start.
   virtual uint64_t bytes() const = 0;

@@ -83,8 +83,7 @@ class SessionHandler : public RendezvousHandler {
     explicit Session(SessionHandler& handler);
     ~Session();
     /// Calls a function of the link on its thread, soon.
-    template <typename Work>
-    void Request(Work work) {
+    void Request(auto work) {
       thread->loop().Post([this, work = std::move(work)] {
         if (link) work(*link);
       });

@@ -26,8 +26,7 @@ SessionHub::SessionHub(const CoordinatorOptions& options, size_t loops, Clock& c
       coordinator_(options),
       mailboxes_(loops) {}
 
-template <typename Work>
-Pushes SessionHub::Turn(size_t loop, const Work& work) {
+Pushes SessionHub::Turn(size_t loop, const auto& work) {
   Pushes mine;
   Pushes decided;
   std::vector<size_t> to_wake;

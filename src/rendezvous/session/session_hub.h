@@ -23,7 +23,7 @@
 #include "rendezvous/core/coordinator.h"
 #include "rendezvous/session/admission.h"
 #include "rendezvous/wire/session_codec.h"
-#include "store/core/client_id.h"
+#include "store/core/request.h"
 
 namespace muster {
 
@@ -87,8 +87,7 @@ class SessionHub {
  private:
   bool IsInUse(std::string_view run_id);
   void NoteUse(std::vector<UseChange> changes);
-  template <typename Work>
-  Pushes Turn(size_t loop, const Work& work);
+  Pushes Turn(size_t loop, const auto& work);
 
   Clock& clock_;
   const std::function<size_t(ClientId)> loop_of_;

@@ -275,7 +275,7 @@ void SessionLink::OnMessage(const Push& push) {
 }
 
 void SessionLink::OnOpened(const Push& push) {
-  if (push.version < wire::kSessionVersionOldest || push.version > wire::kSessionVersion) {
+  if (push.version < kSessionVersionOldest || push.version > kSessionVersion) {
     return Drop(Concat("it wants to speak version ", push.version,
                        " of the session protocol, which was not offered"));
   }

@@ -43,8 +43,7 @@ struct SessionView final : RendezvousLinkListener {
 
   /// Waits until `ready` or until `until`; returns whether it is ready. An interruption ends the
   /// wait as well.
-  template <typename Ready>
-  bool AwaitUntil(Lock& lock, Instant until, const Ready& ready) {
+  bool AwaitUntil(Lock& lock, Instant until, const auto& ready) {
     while (!ready()) {
       if (until != Instant::Never() && clock.Now() >= until) return false;
       if (IsInterrupted()) return false;

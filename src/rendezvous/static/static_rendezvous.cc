@@ -3,16 +3,15 @@
 #include <algorithm>
 #include <limits>
 #include <mutex>
-#include <stdexcept>
 #include <utility>
 
 #include "base/endpoint.h"
 #include "base/text.h"
-#include "base/trim.h"
 #include "muster/network.h"
 #include "muster/prefix_store.h"
 #include "muster/tcp_store.h"
 #include "os/posix/posix_clock.h"
+#include "store/throw.h"
 
 namespace muster {
 
@@ -142,12 +141,12 @@ class StaticHandler final : public RendezvousHandler {
 int64_t ReadRank(const RendezvousParameters& parameters) {
   const std::optional<ConfigValue> value = parameters.Get("rank");
   if (!value || std::holds_alternative<std::monostate>(*value)) {
-    throw std::invalid_argument(
+    throw Invalid(
         "static rendezvous: the option 'rank' is missing; say which node this is (--node-rank)");
   }
   // Other readers would round or convert these types; a rank must not be guessed.
   if (std::holds_alternative<double>(*value) || std::holds_alternative<bool>(*value)) {
-    throw std::invalid_argument(
+    throw Invalid(
         "static rendezvous: the option 'rank' must be an integer, not a fraction or a boolean");
   }
   return *parameters.GetAsInt("rank");
@@ -155,16 +154,15 @@ int64_t ReadRank(const RendezvousParameters& parameters) {
 
 Endpoint ReadEndpoint(const RendezvousParameters& parameters) {
   if (Trim(parameters.endpoint).empty()) {
-    throw std::invalid_argument(
+    throw Invalid(
         "static rendezvous: the endpoint is empty; give rank 0's address and port "
         "(--master-addr and --master-port)");
   }
   constexpr int kNone = -1;
   const HostAndPort parsed = ParseRendezvousEndpoint(parameters.endpoint, kNone);
   if (parsed.port == kNone) {
-    throw std::invalid_argument(Concat("static rendezvous: the endpoint '",
-                                       Printable(parameters.endpoint),
-                                       "' has no port; write host:port"));
+    throw Invalid("static rendezvous: the endpoint '", Printable(parameters.endpoint),
+                  "' has no port; write host:port");
   }
   return {.host = parsed.host, .port = static_cast<uint16_t>(parsed.port)};
 }
@@ -172,8 +170,7 @@ Endpoint ReadEndpoint(const RendezvousParameters& parameters) {
 int ReadWorldSize(const RendezvousParameters& parameters) {
   constexpr int kMax = std::numeric_limits<int>::max();
   if (parameters.max_nodes > kMax) {
-    throw std::invalid_argument(
-        Concat("static rendezvous: ", parameters.max_nodes, " nodes, allowed: 1 to ", kMax));
+    throw Invalid("static rendezvous: ", parameters.max_nodes, " nodes, allowed: 1 to ", kMax);
   }
   return static_cast<int>(parameters.max_nodes);
 }
@@ -192,13 +189,12 @@ RendezvousHandlerPtr CreateStaticHandler(const RendezvousParameters& parameters)
   Endpoint endpoint = ReadEndpoint(parameters);
   const int world_size = ReadWorldSize(parameters);
   if (rank < 0 || rank >= world_size) {
-    throw std::invalid_argument(Concat("static rendezvous: rank ", rank, " among ", world_size,
-                                       " nodes, allowed: 0 to ", world_size - 1));
+    throw Invalid("static rendezvous: rank ", rank, " among ", world_size, " nodes, allowed: 0 to ",
+                  world_size - 1);
   }
   if (endpoint.port == 0 && world_size > 1) {
-    throw std::invalid_argument(Concat("static rendezvous: port 0 in the endpoint '",
-                                       Printable(parameters.endpoint), "' of ", world_size,
-                                       " nodes: the others could not know the real one; give one"));
+    throw Invalid("static rendezvous: port 0 in the endpoint '", Printable(parameters.endpoint),
+                  "' of ", world_size, " nodes: the others could not know the real one; give one");
   }
   return std::make_unique<StaticHandler>(StaticSettings{.run_id = parameters.run_id,
                                                         .endpoint = std::move(endpoint),

@@ -39,8 +39,7 @@ constexpr std::pair<uint8_t, std::string_view> kForeign[] = {
 
 // "0x63 (GLOBAL)", for messages.
 std::string OpcodeName(uint8_t opcode) {
-  constexpr std::string_view kHex = "0123456789abcdef";
-  std::string shown = Concat("0x", kHex[opcode >> 4], kHex[opcode & 15]);
+  std::string shown = Concat("0x", Hex(opcode, 2));
   for (const auto& [foreign, name] : kForeign) {
     if (foreign == opcode) shown += Concat(" (", name, ')');
   }

@@ -133,41 +133,30 @@ class Reader : public Fields<Reader> {
   std::string wrong_;
 };
 
-template <typename Fields>
-void Walk(Fields& fields, Node& node) {
-  fields(node.addr, node.pid, node.local_id);
-}
+void Walk(auto& fields, Node& node) { fields(node.addr, node.pid, node.local_id); }
 
-template <typename Fields>
-void Walk(Fields& fields, Generation& generation) {
-  fields(generation.server, generation.run);
-}
+void Walk(auto& fields, Generation& generation) { fields(generation.server, generation.run); }
 
-template <typename Fields>
-void Walk(Fields& fields, RunSettings& settings) {
+void Walk(auto& fields, RunSettings& settings) {
   fields(settings.min_nodes, settings.max_nodes, settings.last_call, settings.keep_alive_interval,
          settings.keep_alive_max_attempt, settings.grace, settings.policy);
 }
 
 // At the end of an open message, since version 3.
-template <typename Fields>
-void Walk(Fields& fields, Forming& forming) {
+void Walk(auto& fields, Forming& forming) {
   fields(forming.reform_timeout, forming.rejoin_window, forming.expected);
 }
 
-template <typename Fields>
-void Walk(Fields& fields, Hello& hello) {
+void Walk(auto& fields, Hello& hello) {
   fields(hello.run_id, hello.node, hello.settings, hello.label, hello.bootstrap_port);
 }
 
-template <typename Fields>
-void Walk(Fields& fields, MemberReport& member) {
+void Walk(auto& fields, MemberReport& member) {
   fields(member.node, member.role, member.rank, member.silent_for, member.connected, member.late,
          member.label);
 }
 
-template <typename Fields>
-void Walk(Fields& fields, RunReport& run) {
+void Walk(auto& fields, RunReport& run) {
   fields(run.id, run.phase, run.round, run.generation, run.settings, run.world_size,
          run.participants, run.waiting, run.spares, run.idle);
   // A complete round has no last call, but may hold nodes back.
@@ -179,8 +168,7 @@ void Walk(Fields& fields, RunReport& run) {
 }
 
 /// False, here and below: there is no such kind.
-template <typename Fields>
-bool Walk(Fields& fields, SessionRequest& request) {
+bool Walk(auto& fields, SessionRequest& request) {
   using Kind = SessionRequest::Kind;
   std::optional<Forming>& forming = request.hello.settings.forming;
   fields(request.kind, request.token, request.incarnation, request.round);
@@ -206,8 +194,7 @@ bool Walk(Fields& fields, SessionRequest& request) {
   return false;
 }
 
-template <typename Fields>
-bool Walk(Fields& fields, Push& push) {
+bool Walk(auto& fields, Push& push) {
   using Kind = Push::Kind;
   fields(push.kind, push.token, push.incarnation, push.round);
   switch (push.kind) {
@@ -236,8 +223,7 @@ bool Walk(Fields& fields, Push& push) {
   return false;
 }
 
-template <typename Fields>
-bool Walk(Fields& fields, StatusPart& part) {
+bool Walk(auto& fields, StatusPart& part) {
   fields(part.kind);
   switch (part.kind) {
     case StatusPart::Kind::kRun:
@@ -250,8 +236,7 @@ bool Walk(Fields& fields, StatusPart& part) {
   return false;
 }
 
-template <typename Message>
-void AppendFrame(std::string& out, Message message) {
+void AppendFrame(std::string& out, auto message) {
   AppendInt(out, kSessionOpcode);
   const size_t size_at = out.size();
   AppendInt<uint32_t>(out, 0);

@@ -19,8 +19,6 @@ namespace muster::wire {
 
 /// Far above the opcodes of PyTorch, whose servers close a connection at the first unknown one.
 inline constexpr uint8_t kSessionOpcode = 0xA0;
-using muster::kSessionVersion;
-using muster::kSessionVersionOldest;
 /// A key that no client can create (theirs start with '/'). Every muster server has it, whatever
 /// protocol versions it supports; the number at its end never changes.
 inline constexpr std::string_view kSessionKey = "muster/session/1";

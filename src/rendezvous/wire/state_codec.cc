@@ -402,8 +402,7 @@ class StateWriter {
   }
   void Put(const std::set<Node>& nodes) { PutItems(nodes, Op::kEmptySet, Op::kAddItems); }
 
-  template <typename Items>
-  void PutItems(const Items& items, Op empty, Op add) {
+  void PutItems(const auto& items, Op empty, Op add) {
     Put(empty);
     size_t in_group = 0;
     for (const auto& item : items) {

@@ -4,8 +4,8 @@
 #include <limits>
 #include <string>
 
-#include "base/base64.h"
 #include "base/calendar.h"
+#include "base/encoding.h"
 #include "base/limits.h"
 #include "rendezvous/wire/pickle.h"
 #include "rendezvous/wire/state_codec.h"

@@ -119,8 +119,7 @@ class KeyTable {
   }
 
   /// Visits every node of one shard, in an unspecified order. `visit` must not change the table.
-  template <typename Visit>
-  void VisitShard(size_t index, Visit visit) const {
+  void VisitShard(size_t index, auto visit) const {
     const Shard& shard = shards_[index];
     if (shard.size == 0) return;
     const auto visit_all = [&](Node* const* buckets, size_t begin, size_t end) {

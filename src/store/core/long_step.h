@@ -15,7 +15,6 @@
 
 #include "base/limits.h"
 #include "base/memory_account.h"
-#include "store/core/client_id.h"
 #include "store/core/machine.h"
 
 namespace muster {

@@ -21,7 +21,7 @@ class LongStepTest : public ::testing::Test {
  protected:
   /// Of kA. Keys "0", "1", ...
   void Begin(Op op, size_t keys = kMany, std::string_view value = "v") {
-    step_.emplace(op, kA, machine_.hasher(), account_);
+    step_.emplace(op, kA, KeyHasher(), account_);
     for (size_t i = 0; i < keys; ++i) ASSERT_TRUE(step_->Add(Concat(i), value));
   }
   bool Advance() {
@@ -155,7 +155,7 @@ TEST_F(LongStepTest, AnAbandonedMultiSetLeavesNothing) {
 }
 
 TEST_F(LongStepTest, AScopeDroppedMeanwhileIsJoinedAgain) {
-  step_.emplace(Op::kMultiSet, kA, machine_.hasher(), account_);
+  step_.emplace(Op::kMultiSet, kA, KeyHasher(), account_);
   for (size_t i = 0; i < kMany; ++i) step_->Add(Concat("/muster.run/g/0/", i), "v");
   Advance();
   while (machine_.DropScope("/muster.run/g/0/", kKeysPerPiece)) {
@@ -246,7 +246,7 @@ TEST_F(LongStepTest, AWaitThatIsDroppedIsClearedAwayInPassing) {
 
 TEST_F(LongStepTest, AnElementThatWentToAnotherIsWaitedFor) {
   Ask(kB, {.op = Op::kQueuePush, .key = "q", .value = "e"});
-  step_.emplace(Op::kWait, kA, machine_.hasher(), account_);
+  step_.emplace(Op::kWait, kA, KeyHasher(), account_);
   for (size_t i = 0; i < kMany; ++i) step_->Add("q", "");
   Advance();
   EXPECT_EQ(Ask(kB, {.op = Op::kQueuePop, .key = "q"}), "1 'e'");

@@ -16,7 +16,6 @@
 #include "base/limits.h"
 #include "base/memory_account.h"
 #include "base/time.h"
-#include "store/core/client_id.h"
 #include "store/core/key_table.h"
 #include "store/core/queues.h"
 #include "store/core/request.h"
@@ -27,12 +26,12 @@
 namespace muster {
 
 struct StoreMachineOptions {
-  uint64_t reply_bytes_max =
-      kReplyBytesMax;  ///< Largest value APPEND may grow, largest multi-value reply.
+  /// Largest value APPEND may grow, largest multi-value reply.
+  uint64_t reply_bytes_max = kReplyBytesMax;
   uint64_t waited_keys_max = kWaitedKeysMax;  ///< Keys named by all parked waits together.
   Duration reservation_max = 1s;  ///< How long a queue element is kept for a released client.
-  bool empty_counts_as_zero =
-      false;  ///< ADD on an empty value: 0 for HashStore, an error for TCPStore.
+  /// ADD on an empty value: 0 for HashStore, an error for TCPStore.
+  bool empty_counts_as_zero = false;
   /// Only CHECK finds this key: clients detect muster's server with it.
   std::string_view reserved_key{};
   /// How long keys of an unopened scope are kept.
@@ -100,7 +99,6 @@ class StoreMachine {
   }
 
   StoreMachineStats Stats() const;
-  const KeyHasher& hasher() const { return hasher_; }
 
   /// Large values, and whole queues, that steps have removed. The driver takes them from time to
   /// time, to destroy them without holding its lock: the memory of large values is unmapped page by
@@ -124,8 +122,7 @@ class StoreMachine {
   /// Whether all keys exist, as for CHECK.
   bool AreThere(std::span<const HashedKey> keys) const;
   /// As for MULTI_GET: passes the value of each key, empty if it has none.
-  template <typename Take>
-  void ForEachValue(std::span<const HashedKey> keys, Take take) const {
+  void ForEachValue(std::span<const HashedKey> keys, auto take) const {
     for (const HashedKey& key : keys) {
       const Entry* entry = Find(key);
       take(entry == nullptr ? ValueView() : entry->value.view());
@@ -144,8 +141,7 @@ class StoreMachine {
   uint64_t places_cleared() const { return waiters_.cleared(); }
   /// As for LIST_KEYS, but for one of kShards: of 10 million keys, each shard has 10,000.
   static constexpr size_t kShards = KeyTable<Entry>::kShards;
-  template <typename Take>
-  void ForEachKey(size_t shard, Take take) const {
+  void ForEachKey(size_t shard, auto take) const {
     entries_.VisitShard(shard, [&](const Entry& entry) {
       if (entry.is_there) take(ValueView(entry.key));
     });

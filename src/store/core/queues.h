@@ -14,8 +14,8 @@
 #include <unordered_map>
 
 #include "base/time.h"
-#include "store/core/client_id.h"
 #include "store/core/key_table.h"
+#include "store/core/request.h"
 #include "store/core/scopes.h"
 #include "store/core/value.h"
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "store/core/value.h"
 
@@ -36,6 +37,13 @@ inline constexpr uint8_t kOpCount = 19;
 
 /// "SET", "COMPARE_SET", ...: for messages.
 std::string_view Name(Op op);
+
+/// The number of a client: the driver gives one to each connection (or blocked call) and never uses
+/// it twice.
+enum class ClientId : uint64_t {};
+
+/// Clients whose parked WAIT or BARRIER must now be answered with kStopWaiting, oldest first.
+using Released = std::vector<ClientId>;
 
 /// One request. `op` determines which fields have a meaning; the others are empty.
 struct Request {

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "base/memory_account.h"
-#include "store/core/client_id.h"
 #include "store/core/key_table.h"
+#include "store/core/request.h"
 
 namespace muster {
 

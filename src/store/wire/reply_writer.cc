@@ -26,14 +26,6 @@ void AppendValue(std::string& out, const ValueView& value, std::vector<PieceAt>&
   out += value.tail;
 }
 
-void AppendReply(std::string& out, const Reply& reply) {
-  std::vector<PieceAt> pieces;
-  std::string text;
-  AppendReply(text, reply, pieces);
-  for (size_t i = pieces.size(); i-- > 0;) text.insert(pieces[i].at, pieces[i].piece->bytes());
-  out += text;
-}
-
 void AppendReply(std::string& out, const Reply& reply, std::vector<PieceAt>& pieces) {
   switch (reply.kind) {
     case Reply::Kind::kNone:

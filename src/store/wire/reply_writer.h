@@ -19,8 +19,6 @@ struct PieceAt {
 /// Appends the reply's bytes; kNone and kRefused have none. Pieces of large values are not copied
 /// but added to `pieces`.
 void AppendReply(std::string& out, const Reply& reply, std::vector<PieceAt>& pieces);
-/// The same, all in `out`.
-void AppendReply(std::string& out, const Reply& reply);
 
 /// Appends one value of a reply.
 void AppendValue(std::string& out, const ValueView& value, std::vector<PieceAt>& pieces);

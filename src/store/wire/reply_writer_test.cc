@@ -7,10 +7,12 @@
 
 #include "store/core/machine.h"
 #include "store/wire/request_reader.h"
+#include "support/whole_reply.h"
 
 namespace muster::wire {
 namespace {
 
+using test::AppendWhole;
 using Views = std::vector<std::string_view>;
 
 /// "00 1f" for bytes, as documents show them.
@@ -28,7 +30,7 @@ std::string Dump(std::string_view bytes) {
 
 std::string Encoded(const Reply& reply) {
   std::string out;
-  AppendReply(out, reply);
+  AppendWhole(out, reply);
   return Dump(out);
 }
 
@@ -96,9 +98,9 @@ TEST(ReplyWriterTest, APoppedElementFollowsTheLengthUnlessThatIsZero) {
 
 TEST(ReplyWriterTest, RepliesAreAppended) {
   std::string out;
-  AppendReply(out, Reply::Of(Reply::Kind::kStopWaiting));
-  AppendReply(out, Reply::None());
-  AppendReply(out, Reply::Of(Reply::Kind::kCancelled));
+  AppendWhole(out, Reply::Of(Reply::Kind::kStopWaiting));
+  AppendWhole(out, Reply::None());
+  AppendWhole(out, Reply::Of(Reply::Kind::kCancelled));
   EXPECT_EQ(Dump(out), "00 01");
 }
 
@@ -124,7 +126,7 @@ class WorkedReplyTest : public ::testing::Test {
     if (!size || *size != bytes.size()) return "not one request";
     RequestDecoder decoder;
     released_.clear();
-    AppendReply(out, machine_.Step(client, decoder.Decode(bytes), Instant{}, released_));
+    AppendWhole(out, machine_.Step(client, decoder.Decode(bytes), Instant{}, released_));
     return Dump(out);
   }
 

@@ -1,4 +1,4 @@
-#include "rendezvous/membership.h"
+#include "muster/rendezvous_handler.h"
 
 #include <algorithm>
 #include <utility>
@@ -9,10 +9,6 @@
 #include "store/throw.h"
 
 namespace muster {
-
-namespace {
-constexpr Duration kPause = 200ms;
-}  // namespace
 
 // Names and reasons come from other nodes.
 std::string MembershipEvent::ToString() const {
@@ -31,30 +27,24 @@ std::string MembershipEvent::ToString() const {
   return "";
 }
 
-std::optional<MembershipEvent> RendezvousHandler::LookForEvent(
-    const std::function<int64_t()>& count_waiting) {
-  if (!closed_reported_ && IsClosed()) {
-    closed_reported_ = true;
-    return MembershipEvent{.kind = MembershipEvent::Kind::kClosed};
-  }
-  const int64_t waiting = count_waiting();
-  if (std::exchange(waiting_reported_, waiting) == waiting || waiting == 0) return std::nullopt;
-  return MembershipEvent{.kind = MembershipEvent::Kind::kNodesWaiting, .waiting = waiting};
-}
-
 std::optional<MembershipEvent> RendezvousHandler::AwaitEvent(std::chrono::milliseconds time) {
   PosixClock clock;
-  return PollForEvent(clock, time,
-                      [this] { return LookForEvent([this] { return NumNodesWaiting(); }); });
+  return PollForEvent(clock, time, [this] { return NumNodesWaiting(); });
 }
 
-std::optional<MembershipEvent> PollForEvent(
-    Clock& clock, std::chrono::milliseconds time,
-    const std::function<std::optional<MembershipEvent>()>& look) {
+std::optional<MembershipEvent> RendezvousHandler::PollForEvent(
+    Clock& clock, std::chrono::milliseconds time, const std::function<int64_t()>& count_waiting) {
+  constexpr Duration kPause = 200ms;
   const Instant began = clock.Now();
   const Instant until = After(began, time);
   while (true) {
-    if (auto event = look()) return event;
+    if (!closed_reported_ && IsClosed()) {
+      closed_reported_ = true;
+      return MembershipEvent{.kind = MembershipEvent::Kind::kClosed};
+    }
+    const int64_t waiting = count_waiting();
+    if (std::exchange(waiting_reported_, waiting) != waiting && waiting != 0)
+      return MembershipEvent{.kind = MembershipEvent::Kind::kNodesWaiting, .waiting = waiting};
     const Instant now = clock.Now();
     if (now >= until) return std::nullopt;
     clock.SleepUntil(std::min(until, now + kPause));

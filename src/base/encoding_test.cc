@@ -1,4 +1,4 @@
-#include "base/base64.h"
+#include "base/encoding.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -66,6 +66,23 @@ RC_GTEST_PROP(Base64Test, ReadsBackWhatItWrote, (const std::vector<uint8_t>& con
 RC_GTEST_PROP(Base64Test, AnyTextIsReadOrRefused, (const std::string& text)) {
   const auto read = Base64Decode(text);
   if (read) RC_ASSERT(read->size() <= text.size() / 4 * 3 + 3);
+}
+
+bool IsLetter(char c) { return c >= 'a' && c <= 'z'; }
+
+TEST(PercentTest, EncodesWhatIsNotPlain) {
+  EXPECT_EQ(PercentEncoded("a/b%\xff", &IsLetter), "a%2Fb%25%FF");
+  EXPECT_EQ(PercentEncoded("", &IsLetter), "");
+}
+
+TEST(PercentTest, DecodesAnyCaseAndRefusesTheRest) {
+  EXPECT_EQ(PercentDecoded("a%2fb%2F+"), "a/b/+");
+  for (const char* text : {"%", "%2", "a%", "%2x", "%x2", "%+1", "% 1"})
+    EXPECT_EQ(PercentDecoded(text), std::nullopt) << text;
+}
+
+RC_GTEST_PROP(PercentTest, WhateverIsEncodedIsDecoded, (const std::string& text)) {
+  RC_ASSERT(PercentDecoded(PercentEncoded(text, &IsLetter)) == text);
 }
 
 }  // namespace
