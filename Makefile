@@ -1,10 +1,11 @@
 # The commands of this repository. Each one first installs what it needs (scripts/setup), and can be repeated.
-.PHONY: help run meeting test test-all compare sim format clean fuzz coverage histories torture soak
+.PHONY: help run meeting test test-torch-latest test-all compare sim format clean fuzz coverage histories torture soak
 
 help:
 	@echo 'make run       build muster, run an elastic job of three nodes, kill one of them'
 	@echo 'make meeting   build muster, start its server; four processes meet through it'
 	@echo 'make test      build and run all tests, plainly, under the sanitizers, or both'
+	@echo 'make test-torch-latest  run the tests that use PyTorch with its newest version'
 	@echo 'make test-all  the long suite, for nights: all tests in all builds, long simulations, fuzzers, campaigns'
 	@echo 'make fuzz      run every fuzzer for ten million executions (FUZZ_RUNS, FUZZ_SECONDS)'
 	@echo 'make coverage  report which lines the tests reach'
@@ -24,6 +25,10 @@ meeting:
 
 test:
 	@scripts/test
+
+test-torch-latest:
+	@scripts/setup torch-latest
+	@scripts/test_torch_latest
 
 test-all:
 	@scripts/test_all

@@ -4,12 +4,15 @@
 # Every script works from the root of the repository, wherever it was called from.
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
+CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/muster
 TORCH_VERSION=2.13.0
-TORCH_VENV=${MUSTER_TORCH_VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/muster/torch-$TORCH_VERSION}
+TORCH_VENV=${MUSTER_TORCH_VENV:-$CACHE/torch-$TORCH_VERSION}
+TORCH_LATEST=2.15.0  # for `make test-torch-latest`
+TORCH_LATEST_VENV=${MUSTER_TORCH_LATEST_VENV:-$CACHE/torch-$TORCH_LATEST}
 TORCH_TOOLS=tests/compat/requirements.txt  # further packages for the tests with PyTorch
 # The tools that build and check the Python package; each list has its own folder.
 PYTHON_TOOLS=python/tools.txt
-PYTHON_VENV=${MUSTER_PYTHON_VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/muster/python-tools-$(
+PYTHON_VENV=${MUSTER_PYTHON_VENV:-$CACHE/python-tools-$(
   { cat $PYTHON_TOOLS 2>/dev/null || true; } | cksum | cut -d ' ' -f 1)}
 JOBS=${MUSTER_JOBS:-$(nproc)}  # compilers at a time; set fewer if memory is short
 
@@ -21,6 +24,7 @@ complain() { say "$@" >&2; }
 
 # Whether the virtual environment of the PyTorch tests can be used.
 torch_works() { "$TORCH_VENV/bin/python" -c 'import pytest, torch' >/dev/null 2>&1; }
+torch_latest_works() { TORCH_VENV=$TORCH_LATEST_VENV torch_works; }
 
 # Whether a Python can compile extension modules: it has its headers.
 python_compiles() {

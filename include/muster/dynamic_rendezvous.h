@@ -1,6 +1,6 @@
 // DynamicRendezvousHandler: nodes come and go; all of them agree through one cell of a backend.
 //
-// Works in one rendezvous with PyTorch's handlers (tested: 2.13): same state, same keys.
+// Works in one rendezvous with PyTorch's handlers (tested: 2.13, 2.15): same state, same keys.
 #pragma once
 
 #include <cstdint>

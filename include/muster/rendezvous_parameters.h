@@ -58,9 +58,13 @@ struct RendezvousSettings {
   std::chrono::milliseconds heartbeat_timeout{5'000};  ///< One keep-alive.
   std::chrono::milliseconds keep_alive_interval{5'000};
   int64_t keep_alive_max_attempt = 3;  ///< A node silent for so many intervals is declared lost.
+  /// The longest random pause after another node's write came first; longer where the number of
+  /// nodes requires it.
+  std::chrono::milliseconds cas_backoff_max{0};
 
   /// From parameters and their options join_timeout, last_call_timeout, close_timeout,
-  /// heartbeat_timeout, keep_alive_interval (whole seconds) and keep_alive_max_attempt.
+  /// heartbeat_timeout, keep_alive_interval (whole seconds), keep_alive_max_attempt and
+  /// cas_backoff_max_seconds.
   static RendezvousSettings From(const RendezvousParameters& parameters);
 
   /// std::invalid_argument: an empty run id, min_nodes below 1, max_nodes below min_nodes, or the

@@ -1,5 +1,5 @@
-// TcpStore: a client of a StoreServer, muster's or PyTorch's (tested: 2.13), wire-compatible with
-// both.
+// TcpStore: a client of a StoreServer, muster's or PyTorch's (tested: 2.13, 2.15),
+// wire-compatible with both.
 #pragma once
 
 #include <optional>

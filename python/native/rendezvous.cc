@@ -168,13 +168,15 @@ const DynamicRendezvousHandler& Dynamic(const NativeHandler& self) {
   return *dynamic;
 }
 
-/// (run_id, min_nodes, max_nodes, four timeouts, keep-alive interval: milliseconds, max_attempt)
+/// (run_id, min_nodes, max_nodes, four timeouts, keep-alive interval and backoff: milliseconds,
+/// max_attempt)
 nb::tuple SettingsForPython(const NativeHandler& self) {
   const RendezvousSettings& settings = Dynamic(self).settings();
   return nb::make_tuple(settings.run_id, settings.min_nodes, settings.max_nodes,
                         settings.join_timeout.count(), settings.last_call.count(),
                         settings.close_timeout.count(), settings.heartbeat_timeout.count(),
-                        settings.keep_alive_interval.count(), settings.keep_alive_max_attempt);
+                        settings.keep_alive_interval.count(), settings.cas_backoff_max.count(),
+                        settings.keep_alive_max_attempt);
 }
 
 nb::tuple Cost(const NativeHandler& self) {

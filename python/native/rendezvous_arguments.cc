@@ -73,7 +73,8 @@ RendezvousSettings SettingsOf(nb::handle given) {
           .heartbeat_timeout = limit("heartbeat"),
           .keep_alive_interval = Time(attribute("keep_alive_interval"), "keep_alive_interval"),
           .keep_alive_max_attempt =
-              Integer(attribute("keep_alive_max_attempt"), "keep_alive_max_attempt")};
+              Integer(attribute("keep_alive_max_attempt"), "keep_alive_max_attempt"),
+          .cas_backoff_max = Time(attribute("cas_backoff_max_seconds"), "cas_backoff_max_seconds")};
 }
 
 }  // namespace muster::python

@@ -181,6 +181,8 @@ def c10d_state(*args: Any) -> object:
         (lambda: from_backend(keep_alive_interval=0), ValueError, "keep_alive_interval"),
         (lambda: from_backend(keep_alive_max_attempt=0), ValueError, "keep_alive_max_attempt"),
         (lambda: from_backend(keep_alive_max_attempt=1.5), TypeError, "keep_alive_max_attempt"),
+        (lambda: from_backend(cas_backoff_max_seconds=-1), ValueError, "cas_backoff_max_seconds"),
+        (lambda: from_backend(cas_backoff_max_seconds="1"), TypeError, "cas_backoff_max_seconds"),
         (lambda: from_backend().await_event("soon"), TypeError, "timeout"),  # type: ignore[arg-type]
         (lambda: from_backend().await_event(None), TypeError, "timeout"),  # type: ignore[arg-type]
         (lambda: from_backend().set_closed(3), TypeError, "reason"),  # type: ignore[arg-type]
@@ -238,7 +240,13 @@ def test_endpoints_and_configurations_are_parsed() -> None:
 
 
 def test_settings_are_those_of_the_parameters() -> None:
-    made = handler(is_host=True, join_timeout=7, keep_alive_interval=2, keep_alive_max_attempt=4)
+    made = handler(
+        is_host=True,
+        join_timeout=7,
+        keep_alive_interval=2,
+        keep_alive_max_attempt=4,
+        cas_backoff_max_seconds="0.5",
+    )
     assert isinstance(made, DynamicRendezvousHandler)
     settings = made.settings
     assert (settings.run_id, settings.min_nodes, settings.max_nodes) == ("run", 1, 1)
@@ -246,6 +254,11 @@ def test_settings_are_those_of_the_parameters() -> None:
     assert settings.timeout.last_call == timedelta(seconds=30)
     assert settings.keep_alive_interval == timedelta(seconds=2)
     assert settings.keep_alive_max_attempt == 4
+    assert settings.cas_backoff_max_seconds == 0.5
+    parameters = make(cas_backoff_max_seconds="0.5")
+    own = rendezvous.create_handler(muster.HashStore(), Backend(), parameters)  # type: ignore[arg-type]
+    assert own.settings.cas_backoff_max_seconds == 0.5
+    assert from_backend().settings.cas_backoff_max_seconds == 0
 
 
 def test_options_of_a_dynamic_rendezvous_are_whole_seconds() -> None:

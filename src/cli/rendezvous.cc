@@ -220,8 +220,8 @@ already (`muster serve`). With --backend c10d it also meets PyTorch's rendezvous
       "Further options, KEY=VALUE,...: is_host, keep_alive_interval, keep_alive_max_attempt,\n"
       "close_timeout; muster, etcd: reform_timeout, rejoin_window, expected, label, rank_policy\n"
       "(natural, text, stable, label); muster: grace; c10d: store_type, read_timeout,\n"
-      "heartbeat_timeout; etcd, etcd-v2: read_timeout, protocol, cacert, cert, key, user,\n"
-      "password_file, etcd_prefix");
+      "heartbeat_timeout, cas_backoff_max_seconds; etcd, etcd-v2: read_timeout, protocol, cacert,\n"
+      "cert, key, user, password_file, etcd_prefix");
   node.add_option("--events", flags.events, "Append events to this file as JSON; -: stderr");
   node.add_flag("--json", flags.json, "Print the result as JSON");
   node.add_flag(

@@ -407,7 +407,9 @@ int Launch(JobOptions job) {
   Agent* agent = nullptr;
   // Workers end only after the agent has started them.
   std::unique_ptr<WorkerProcesses> processes = Must(WorkerProcesses::Open(
-      [&agent](size_t worker, int64_t pid, int code) { agent->OnWorkerEnded(worker, pid, code); }));
+      [&agent](size_t worker, int64_t pid, int code) { agent->OnWorkerEnded(worker, pid, code); },
+      {.on_stuck = [&agent](size_t worker, int64_t pid) { agent->OnWorkerStuck(worker, pid); },
+       .stuck_after = options.uninterruptible_max}));
   const Rendezvous rendezvous = Connect(options, sweeper, processes);
   WaitLine wait_line(*rendezvous.handler);
   System& around = ThisProcess();

@@ -49,6 +49,15 @@ void Agent::OnWorkerEnded(size_t worker, int64_t pid, int code) {
   Post({.kind = AgentEvent::Kind::kWorkerEnded, .worker = worker, .pid = pid, .code = code});
 }
 
+void Agent::OnWorkerStuck(size_t worker, int64_t pid) {
+  Post({.kind = AgentEvent::Kind::kWorkerStuck,
+        .worker = worker,
+        .pid = pid,
+        .text = Concat("worker ", worker, " (pid ", pid, ") has been in uninterruptible sleep for ",
+                       kUninterruptibleVariable, " seconds: this node leaves the job; check its ",
+                       "devices and file systems before it joins again")});
+}
+
 void Agent::Post(AgentEvent event) {
   const Lock lock(*monitor_);
   events_.push_back(std::move(event));
@@ -63,10 +72,11 @@ std::vector<AgentEvent> Agent::AwaitEvents() {
 }
 
 void Agent::Handle(const AgentEvent& event) {
-  if (event.kind == AgentEvent::Kind::kWorkerEnded) {
+  const bool has_ended = event.kind == AgentEvent::Kind::kWorkerEnded;
+  if (has_ended || event.kind == AgentEvent::Kind::kWorkerStuck) {
     // A worker of an earlier attempt that could not be killed in time.
     if (pids_[event.worker] != event.pid) return;
-    if (event.pid != 0) host_.OnEnded(event.worker, event.pid, event.code);
+    if (has_ended && event.pid != 0) host_.OnEnded(event.worker, event.pid, event.code);
   }
   Step(event);
 }

@@ -58,6 +58,7 @@ class Agent {
   // Any thread.
   void OnSignal(int signal) { Post({.kind = AgentEvent::Kind::kSignal, .signal = signal}); }
   void OnWorkerEnded(size_t worker, int64_t pid, int code);
+  void OnWorkerStuck(size_t worker, int64_t pid);
 
   const std::string& why() const { return why_; }
   const AgentMachine& machine() const { return machine_; }

@@ -89,7 +89,8 @@ RunSettings RunSettingsOf(const RendezvousSettings& settings) {
           .keep_alive_max_attempt = settings.keep_alive_max_attempt,
           .join_timeout = settings.join_timeout,
           .close_timeout = settings.close_timeout,
-          .heartbeat_timeout = settings.heartbeat_timeout};
+          .heartbeat_timeout = settings.heartbeat_timeout,
+          .cas_backoff_max = settings.cas_backoff_max};
 }
 
 void MustBePossible(const RunSettings& settings, const std::string& run_id) {

@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "base/time.h"
+#include "rendezvous/option_readers.h"
 #include "store/throw.h"
 
 namespace muster {
@@ -173,6 +174,7 @@ RendezvousSettings RendezvousSettings::From(const RendezvousParameters& paramete
   TakeWholeSeconds(parameters, "keep_alive_interval", settings.keep_alive_interval);
   settings.keep_alive_max_attempt =
       *parameters.GetAsInt("keep_alive_max_attempt", settings.keep_alive_max_attempt);
+  TakeSeconds(parameters, "cas_backoff_max_seconds", settings.cas_backoff_max);
   settings.Validate();
   return settings;
 }
@@ -193,6 +195,8 @@ void RendezvousSettings::Validate() const {
     throw Invalid("The rendezvous keep_alive_max_attempt must be above zero, but is ",
                   keep_alive_max_attempt, '.');
   }
+  if (cas_backoff_max != milliseconds::zero())
+    MustBeDuration("rendezvous cas_backoff_max_seconds", cas_backoff_max);
   // Their product is how long a node may be silent; it must be a duration, too.
   if (keep_alive_max_attempt > kLongest / keep_alive_interval) {
     throw Invalid("The rendezvous keep_alive_max_attempt (", keep_alive_max_attempt,

@@ -1,4 +1,4 @@
-"""The behaviour of PyTorch 2.13 itself where muster depends on it, or differs from it on purpose.
+"""The behaviour of PyTorch 2.13 and 2.15 itself where muster depends on it, or differs from it on purpose.
 
 muster is not involved, so no test here is named after an item of the checklist. A failure means that PyTorch has
 changed, and that docs/reference/protocol.md must be checked.
@@ -26,8 +26,8 @@ def store(server):
     return connect(server)
 
 
-def test_the_reference_is_2_13():
-    assert torch.__version__.startswith("2.13.")
+def test_the_reference_is_2_13_or_2_15():
+    assert torch.__version__.startswith(("2.13.", "2.15."))
 
 
 def test_every_operation_of_torchs_client_is_known_here():

@@ -7,6 +7,7 @@ FOLDER/order.PID or, for all workers, including later ones, in FOLDER/order.all:
 
     exit N      ends with that status
     die N       dies by that signal
+    stick 0     goes into uninterruptible sleep, which only SIGKILL ends
 
 Signals that it receives are lines in FOLDER/signals.PID; then it dies of them. Words change its behaviour:
 
@@ -46,6 +47,12 @@ def start_child(stray):
     if not child:
         os.execvp("sleep", ["sleep", LONG])
     return child
+
+
+def sleep_uninterruptibly(fifo):
+    """Until the child of a vfork can open its standard input, and that is never."""
+    os.mkfifo(fifo)
+    os.posix_spawn("/bin/true", ["true"], {}, file_actions=[(os.POSIX_SPAWN_OPEN, 0, fifo, os.O_RDONLY, 0)])
 
 
 def disposition(number):
@@ -103,6 +110,8 @@ class Worker:
                 word, number = order.split()
                 if word == "exit":
                     os._exit(int(number))
+                if word == "stick":
+                    sleep_uninterruptibly(self.path("fifo"))
                 self.die(int(number))
             time.sleep(0.02)
 

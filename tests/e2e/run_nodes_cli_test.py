@@ -498,6 +498,19 @@ class WithTheCoordinator(Scenarios, Job):
         self.assertEqual(staying.worker(but=[*before, alone])["WORLD_SIZE"], "2")
         self.finish(staying, back)
 
+    def test_a_node_whose_worker_sleeps_uninterruptibly_is_not_in_the_next_round(self):
+        self.serve()
+        leaving, staying = self.two("--max-restarts", "3", "--shutdown-timeout", "1", nodes="1:2",
+                                    environment={"TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT": "0.3"})
+        before = self.one_world(leaving, staying)
+        before[0].order("stick 0")
+        self.assert_ends(1, leaving)
+        self.assertEqual(len(leaving.all_workers()), 1, "it was not started again")
+        leaving.await_output(rf"worker 0 \(pid {before[0].pid}\) has been in uninterruptible sleep")
+        alone = staying.worker(but=before)
+        self.assertEqual((alone["WORLD_SIZE"], alone.restarts), ("1", 0))
+        self.finish(staying)
+
     def test_a_surplus_node_is_a_spare_and_ends_well_with_the_job(self):
         self.serve()
         members = self.two()

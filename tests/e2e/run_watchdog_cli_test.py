@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`muster run` with a watchdog: workers that set timers and exceed them."""
+"""`muster run` with a watchdog: workers that set timers and exceed them, or sleep uninterruptibly."""
 
 import json
 import os
@@ -8,6 +8,7 @@ import stat
 import unittest
 
 from launching import Launching
+from obedient_worker import __file__ as OBEDIENT
 
 WATCHED = {"TORCHELASTIC_ENABLE_FILE_TIMER": "1"}
 
@@ -130,6 +131,39 @@ class HealthCheck(Launching, unittest.TestCase):
             with self.subTest(port=port):
                 seen, = self.environments("--standalone", env={"TORCHELASTIC_HEALTH_CHECK_PORT": port})
                 self.assertEqual(seen["TORCHELASTIC_HEALTH_CHECK_PORT"], port)
+
+
+class UninterruptibleSleep(Launching, unittest.TestCase):
+    LIMIT = "TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT"
+    # Its sleep ends when the pipe that its child opens has a writer.
+    SLEEPS = f"""
+import os, runpy, sys, threading
+sleep_uninterruptibly = runpy.run_path({OBEDIENT!r})["sleep_uninterruptibly"]
+fifo = os.environ["SEEN"] + "/fifo"
+"""
+
+    def test_a_worker_that_sleeps_for_too_long_ends_the_job_of_its_node_without_a_restart(self):
+        done = self.run_job("--standalone", "--nproc-per-node", "2", "--max-restarts", "3", "--shutdown-timeout", "1",
+                            self.python_script(self.SLEEPS + "if os.environ['RANK'] == '1':\n"
+                                               "    sleep_uninterruptibly(fifo)\nthreading.Event().wait()\n"),
+                            env={self.LIMIT: "0.3"}, status=1)
+        self.assertRegex(done.err, r"muster: worker 1 \(pid \d+\) has been in uninterruptible sleep for \w+ seconds")
+        self.assertNotIn("begins again", done.err)
+
+    def test_a_sleep_that_ends_in_time_or_that_a_signal_can_end_has_no_effect(self):
+        # The claim is about time: more than the limit passes.
+        self.run_job("--standalone", self.python_script("import time\ntime.sleep(1)\n"), env={self.LIMIT: "0.3"})
+        for limit in ("600", "0", "-1", "nan"):
+            with self.subTest(limit=limit):
+                done = self.run_job("--standalone", self.python_script(
+                    self.SLEEPS + "import time\nchild = os.fork()\nif not child:\n"
+                    "    while not os.path.exists(fifo): pass\n    time.sleep(0.3)\n    os.close(os.open(fifo, os.O_WRONLY))\n    os._exit(0)\n"
+                    "sleep_uninterruptibly(fifo)\nos.waitpid(child, 0)\nos.unlink(fifo)\n"), env={self.LIMIT: limit})
+                self.assertEqual(done.err, "")
+
+    def test_a_limit_that_is_no_number_causes_a_warning(self):
+        done = self.run_job("--standalone", "--no-python", "true", env={self.LIMIT: "1 min"})
+        self.assertEqual(done.err, f"muster: {self.LIMIT}='1 min' has no effect: write a number of seconds\n")
 
 
 if __name__ == "__main__":

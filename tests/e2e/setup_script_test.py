@@ -137,6 +137,12 @@ class SetupWithoutApt(unittest.TestCase):
             self.assertIn("has no headers (package python3-dev)", done.stderr)
             self.assertIn("will be reported as skipped" if status == 0 else "MUSTER_REQUIRE_PYTHON=1", done.stderr)
 
+    def test_the_newest_pytorch_has_an_environment_of_its_own(self):
+        nowhere = str(self.venv.parent / "nowhere")
+        done = self.setup_script("torch-latest", MUSTER_TORCH_VENV=nowhere, MUSTER_TORCH_LATEST_VENV=str(self.venv))
+        self.assertEqual(done.returncode, 0, done)
+        self.assertIn(f"PyTorch is there, in {self.venv}", done.stdout)
+
     def test_grpc_and_its_compiler_are_looked_for(self):
         self.program(self.bin / "pkg-config", 'case "$*" in *grpc++*|*protobuf-lite*) exit 1 ;; esac')
         self.without("protoc")

@@ -106,6 +106,18 @@ TEST(RendezvousSettingsTest, Rdzv019RejectsKeepAliveFiguresThatAreNoneAndNamesTh
   }
 }
 
+TEST(RendezvousSettingsTest, ThePauseAfterALostWriteMayBeAFractionOfASecondAndIsNotNegative) {
+  EXPECT_EQ(From({}).cas_backoff_max, 0s);
+  EXPECT_EQ(From({{"cas_backoff_max_seconds", "0.25"}}).cas_backoff_max, 250ms);
+  EXPECT_EQ(From({{"cas_backoff_max_seconds", int64_t{0}}}).cas_backoff_max, 0s);
+  for (const std::string wrong : {"-1", "inf", "nan", "soon"})
+    EXPECT_THAT(RefusalOfOptions({{"cas_backoff_max_seconds", wrong}}),
+                HasSubstr("cas_backoff_max_seconds"));
+  RendezvousSettings settings = Valid();
+  settings.cas_backoff_max = -1ms;
+  EXPECT_THAT(RefusalOf(settings), HasSubstr("cas_backoff_max_seconds"));
+}
+
 TEST(RendezvousSettingsTest, Rdzv020TheOptionTimeoutChangesNothing) {
   EXPECT_EQ(From({{"timeout", "1"}}), Valid());
   EXPECT_EQ(From({{"timeout", "no number"}}), Valid());

@@ -40,6 +40,8 @@ void AgentMachine::Handle(const AgentEvent& event, Instant now, AgentActions& ou
       return End(kSuccess, "the job has ended without this node", out);
     case Kind::kWorkerEnded:
       return OnWorkerEnded(event, now, out);
+    case Kind::kWorkerStuck:
+      return OnWorkerStuck(event, now, out);
     case Kind::kStartFailed:
       // Another attempt would fail as well: the program does not exist, or is not executable.
       MUSTER_LAUNCH_PROBE("a worker could not be started");
@@ -90,6 +92,16 @@ void AgentMachine::OnWorkerEnded(const AgentEvent& event, Instant now, AgentActi
   } else if (alive_.empty()) {
     EnterBarrier(now, out);
   }
+}
+
+// It may hold a device that another worker on this node would need: this node does not join again,
+// and the others continue without it.
+void AgentMachine::OnWorkerStuck(const AgentEvent& event, Instant now, AgentActions& out) {
+  const bool is_final = stage_ == Stage::kStopping && then_ >= Then::kLeave;
+  if (is_final || !alive_.contains(event.worker)) return;
+  why_ = event.text;
+  out.push_back({.text = why_});
+  Stop(Then::kLeave, SIGTERM, now, out);
 }
 
 // A change of membership costs no restart: no worker here has failed by itself.
@@ -254,7 +266,7 @@ void AgentMachine::AllGone(AgentActions& out) {
     return Join(out);
   }
   // Not closed: the others may continue, and this node may come back.
-  if (then_ == Then::kSignalled) out.push_back({.kind = AgentAction::Kind::kLeave});
+  if (then_ != Then::kFail) out.push_back({.kind = AgentAction::Kind::kLeave});
   End(kFailure, why_, out);
 }
 

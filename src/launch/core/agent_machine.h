@@ -2,7 +2,8 @@
 // start, signal, close and end. Processes, stores and clocks belong to its driver (agent.h).
 //
 //   joining ──▶ working ──▶ stopping ──▶ joining      workers failed, or others come or go
-//                  │            └──────▶ ended        no restarts left, a signal, the job failed
+//                  │            └──────▶ ended        no restarts left, a signal, the job failed,
+//                  │                                  a worker in uninterruptible sleep
 //                  └──▶ barrier ──▶ ended             all workers have succeeded
 #pragma once
 
@@ -16,6 +17,10 @@
 #include "base/time.h"
 
 namespace muster {
+
+/// Seconds that a worker may spend in uninterruptible sleep. Unset, or not above 0: no limit.
+inline constexpr const char* kUninterruptibleVariable =
+    "TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT";
 
 struct AgentRules {
   size_t workers = 1;
@@ -41,6 +46,7 @@ struct AgentEvent {
     kJoinFailed,     ///< `text` says why.
     kNotNeeded,      ///< This node was a spare, and the job has succeeded without it.
     kWorkerEnded,    ///< `worker` and `code`.
+    kWorkerStuck,    ///< `worker` has been in uninterruptible sleep for too long; `text` says so.
     kStartFailed,    ///< A worker could not be started. Others may run.
     kMembership,     ///< A member is lost, or nodes wait for the next round; `text` says which.
     kBlame,          ///< The first failure of this round is ours; with `text` it is another node's.
@@ -54,7 +60,7 @@ struct AgentEvent {
 
   Kind kind = Kind::kTime;
   size_t worker = 0;
-  int64_t pid = 0;  ///< For the agent, with kWorkerEnded. 0: the worker was not started.
+  int64_t pid = 0;  ///< For the agent, of a worker. 0: the worker was not started.
   ExitCode code = 0;
   int signal = 0;
   bool alone = false;
@@ -118,10 +124,11 @@ class AgentMachine {
   enum class Stage { kIdle, kJoining, kWorking, kStopping, kBarrier, kEnded };
   /// Why the workers are being stopped, from the least to the most final: a more final reason
   /// replaces another one.
-  enum class Then { kUndecided, kRejoin, kRestart, kFail, kSignalled };
+  enum class Then { kUndecided, kRejoin, kRestart, kLeave, kFail, kSignalled };
 
   void Handle(const AgentEvent& event, Instant now, AgentActions& out);
   void OnWorkerEnded(const AgentEvent& event, Instant now, AgentActions& out);
+  void OnWorkerStuck(const AgentEvent& event, Instant now, AgentActions& out);
   void OnMembership(const AgentEvent& event, Instant now, AgentActions& out);
   void OnJobFailed(const AgentEvent& event, Instant now, AgentActions& out);
   void OnSignal(const AgentEvent& event, Instant now, AgentActions& out);

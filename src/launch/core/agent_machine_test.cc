@@ -66,6 +66,7 @@ AgentEvent EventOf(std::istringstream& words) {
       {"not-needed", Kind::kNotNeeded},
       {"ended", Kind::kWorkerEnded},
       {"start-failed", Kind::kStartFailed},
+      {"stuck", Kind::kWorkerStuck},
       {"membership", Kind::kMembership},
       {"job-failed", Kind::kJobFailed},
       {"barrier-passed", Kind::kBarrierPassed},
@@ -77,6 +78,7 @@ AgentEvent EventOf(std::istringstream& words) {
   words >> name;
   AgentEvent event{.kind = kKinds.at(name), .text = name};
   if (event.kind == Kind::kWorkerEnded) words >> event.worker >> event.code;
+  if (event.kind == Kind::kWorkerStuck) words >> event.worker;
   if (event.kind == Kind::kSignal) words >> event.signal;
   if (event.kind == Kind::kJoined) event.alone = name == "joined";
   if (event.kind == Kind::kBlame) std::getline(words, event.text);
@@ -293,6 +295,41 @@ TEST(AgentMachineTest, Launch132OthersWhoFailDoNotMakeASuccessAFailure) {
     Play(agent, end);
     EXPECT_TRUE(agent.ended()) << end;
   }
+}
+
+TEST(AgentMachineTest, ANodeWithAWorkerInUninterruptibleSleepLeavesAndTheJobGoesOnWithoutIt) {
+  Play(kTwoOnceMore, R"(
+    0 begin         | join
+    1 joined-others | start after 0
+    5 stuck 1       | say, signal 15 to 0 1
+    6 stuck 1       |
+    6 membership    |
+    7 ended 0 -15   | tell failure
+   35 time          | signal 9 to 1
+   45 time          | say, sweep, leave, end 1
+   46 stuck 1       |
+  )");
+}
+
+TEST(AgentMachineTest, AWorkerThatIsStuckWhileItIsStoppedKeepsItsNodeFromARestart) {
+  Play(kTwoOnceMore, R"(
+    0 begin       | join
+    1 joined      | start after 0
+    5 ended 0 3   | signal 15 to 1
+    6 stuck 0     |
+    7 stuck 1     | say
+    8 ended 1 0   | sweep, leave, end 1
+  )");
+}
+
+TEST(AgentMachineTest, AWorkerThatIsStuckInAJobThatEndsChangesNothing) {
+  Play(kTwo, R"(
+    0 begin       | join
+    1 joined      | start after 0
+    5 ended 0 3   | signal 15 to 1, close
+    7 stuck 1     |
+    8 ended 1 0   | sweep, end 1
+  )");
 }
 
 TEST(AgentMachineTest, AJobThatFailedElsewhereEndsHereWithinTheGrace) {

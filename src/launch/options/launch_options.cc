@@ -6,6 +6,7 @@
 
 #include "base/assert.h"
 #include "base/text.h"
+#include "launch/core/agent_machine.h"
 
 namespace muster {
 
@@ -360,6 +361,18 @@ Result<LaunchOptions> ReadAll(const Settings& given, LaunchPersonality personali
   return options;
 }
 
+// As in torchrun, what is not a number above 0 sets no limit; but a mistake causes a warning.
+void ReadUninterruptibleMax(const Environment& environment, LaunchOptions& options) {
+  const std::string text = VariableOrEmpty(environment, kUninterruptibleVariable);
+  const auto seconds = ParseFraction(text);
+  if (seconds && *seconds > 0)
+    options.uninterruptible_max =
+        Duration(std::llround(std::min<double>(*seconds, kSecondsMax) * 1e9));
+  if (!seconds && !text.empty())
+    options.warnings.push_back(Concat(kUninterruptibleVariable, "='", Printable(text),
+                                      "' has no effect: write a number of seconds"));
+}
+
 LaunchRefusal UsageError(std::string_view reason) {
   return {.status = 2, .text = Concat(kLaunchUsage, "\nmuster run: error: ", reason)};
 }
@@ -384,6 +397,7 @@ std::variant<LaunchOptions, LaunchRefusal> ReadLaunchOptions(std::span<const std
 
   Result<LaunchOptions> options = ReadAll(*given, personality);
   if (!options) return LaunchRefusal{.status = 1, .text = options.error().message};
+  ReadUninterruptibleMax(environment, *options);
   options->command.script = *line->script;
   options->command.arguments = line->rest;
   return *std::move(options);

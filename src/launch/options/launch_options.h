@@ -106,6 +106,7 @@ struct LaunchOptions {
   Duration shutdown_timeout = 30s;
   Duration exit_barrier_timeout = 300s;
   bool wait_for_children = false;
+  Duration uninterruptible_max{};  ///< Of a worker's sleep; 0: no limit.
   /// From --rdzv-conf; 30 s on other backends than muster.
   Duration contact_timeout = 10s;
   std::string signals = "SIGTERM,SIGINT,SIGHUP,SIGQUIT";  ///< As given, for the workers.

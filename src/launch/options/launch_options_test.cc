@@ -311,6 +311,9 @@ TEST(LaunchOptionsTest, RendezvousOptionsThatAreKnownAreNotToldOf) {
                        "W"})
                   .warnings,
               IsEmpty());
+  EXPECT_THAT(
+      Options({"--rdzv-backend=c10d", "--rdzv-conf=cas_backoff_max_seconds=0.5", "W"}).warnings,
+      IsEmpty());
 }
 
 TEST(LaunchOptionsTest, APasswordOfEtcdIsNotTakenFromTheCommandLine) {

@@ -22,7 +22,8 @@ std::string KeysOf(std::string_view backend) {
   constexpr std::string_view kSessions = " reform_timeout rejoin_window expected rank_policy label";
   if (backend == "muster") return Concat(kForming, kSessions, " grace is_host");
   if (backend == "c10d")
-    return Concat(kForming, " heartbeat_timeout is_host store_type read_timeout");
+    return Concat(kForming,
+                  " heartbeat_timeout cas_backoff_max_seconds is_host store_type read_timeout");
   if (backend == "static") return " timeout rank";
   if (backend != "etcd" && backend != "etcd-v2") return "";
   return Concat(kForming, kSessions,

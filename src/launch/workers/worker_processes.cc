@@ -10,8 +10,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <chrono>
-#include <optional>
 #include <string_view>
 #include <unordered_set>
 #include <utility>
@@ -31,6 +29,7 @@ namespace {
 // No end is reported while the thread kills. Survivors are left to Sweep().
 constexpr Duration kKillMax = 200ms;
 constexpr pid_t kNoPid = 0;
+constexpr int kStuckLookMs = 100;  // as torchrun
 
 Error CannotRun(std::string_view what) { return SystemError(Concat("cannot run workers: ", what)); }
 
@@ -280,7 +279,8 @@ void WorkerProcesses::Watch() {
   NameThisThread("muster-workers");
   std::array<epoll_event, 64> events;
   while (true) {
-    const int count = epoll_wait(events_.get(), events.data(), events.size(), -1);
+    const int count = epoll_wait(events_.get(), events.data(), events.size(),
+                                 options_.stuck_after > 0s ? kStuckLookMs : -1);
     // In the order in which they became ready: the worker that ended first is reported first,
     // however late this thread runs.
     std::vector<pid_t> ready;
@@ -296,6 +296,7 @@ void WorkerProcesses::Watch() {
       if (stopping_) return;
     }
     for (const End& end : TakeEnds(ready)) on_end_(end.number, end.pid, end.code);
+    if (options_.stuck_after > 0s) ReportStuck();
     KillRequested();
     const std::lock_guard lock(mutex_);
     ReleaseEmptySessions();
@@ -331,6 +332,25 @@ void WorkerProcesses::KillRequested() {
     }
   }
   if (!family.leaders.empty()) EndFamily(family, kKillMax);
+}
+
+void WorkerProcesses::ReportStuck() {
+  std::vector<std::pair<size_t, pid_t>> stuck;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto now = std::chrono::steady_clock::now();
+    for (Worker& worker : workers_) {
+      const std::optional<ProcessFacts> facts = FactsOf(worker.pid);
+      if (!facts || facts->state != 'D') {
+        worker.stuck_since.reset();
+      } else if (!worker.stuck_since) {
+        worker.stuck_since = now;
+      } else if (now - *worker.stuck_since >= options_.stuck_after) {
+        stuck.emplace_back(worker.number, worker.pid);
+      }
+    }
+  }
+  for (const auto& [number, pid] : stuck) options_.on_stuck(number, pid);
 }
 
 // ----------------------------------------------------------------------------------------------

@@ -12,16 +12,19 @@
 // the guardian still finds its session.
 //
 // A separate thread detects the ends of workers through descriptors of the processes, and reports
-// them in the order in which they happened. Nothing is polled.
+// them in the order in which they happened. Only uninterruptible sleep is polled, on request.
 #pragma once
 
 #include <signal.h>
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -38,6 +41,10 @@ namespace muster {
 
 struct WorkerProcessesOptions {
   bool use_cgroup = true;  ///< Where that is allowed.
+  /// Called on the thread of `on_end`, repeatedly, while a worker has been in uninterruptible sleep
+  /// at every look for `stuck_after`. 0: nothing looks.
+  std::function<void(size_t worker, int64_t pid)> on_stuck{};
+  Duration stuck_after{};
 };
 
 class WorkerProcesses final : public WorkerRunner {
@@ -82,6 +89,7 @@ class WorkerProcesses final : public WorkerRunner {
     OwnedFd handle{};
     bool was_killed = false;       // SIGKILL was requested
     bool is_to_be_killed = false;  // and not yet done
+    std::optional<std::chrono::steady_clock::time_point> stuck_since{};
   };
 
   /// Of a worker that has ended.
@@ -104,6 +112,7 @@ class WorkerProcesses final : public WorkerRunner {
   void Watch();
   std::vector<End> TakeEnds(const std::vector<pid_t>& ready);
   void KillRequested();
+  void ReportStuck();
   void Wake();
 
   // With mutex_ held:

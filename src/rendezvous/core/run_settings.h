@@ -41,6 +41,7 @@ struct RunSettings {
   Duration join_timeout = 600s;
   Duration close_timeout = 30s;
   Duration heartbeat_timeout = 5s;
+  Duration cas_backoff_max{};  ///< The longest pause after a lost write, or more.
 
   // The first two are far below the values whose product overflows. The third limits how long a
   // node without a connection keeps its place.

@@ -198,7 +198,8 @@ void RendezvousDriver::PauseAfterLoss(Operation& operation) {
   const int64_t contenders =
       std::min<int64_t>(int64_t{2} << std::min(operation.lost_in_a_row, 20), likely);
   ++operation.lost_in_a_row;
-  const Duration longest = std::min<Duration>(write_time_ * contenders, kPauseAfterLossMax);
+  const Duration longest = std::max<Duration>(
+      std::min<Duration>(write_time_ * contenders, kPauseAfterLossMax), settings_.cas_backoff_max);
   clock_.SleepUntil(std::min(clock_.Now() + Draw(longest), operation.deadline));
 }
 

@@ -165,6 +165,18 @@ TEST_F(DriverTest, Rdzv066AfterALostWriteItLooksAgainAfterAShortPause) {
   EXPECT_LE(clock.slept[0], 50ms);
 }
 
+TEST_F(DriverTest, AnOptionAllowsALongerPauseAfterALostWrite) {
+  RunSettings patient = MinMax(1, 3);
+  patient.cas_backoff_max = 30s;
+  RendezvousDriver own(document, cell.port, Named("c"), patient, clock, 7, {});
+  cell.Put(With({"a"}));
+  cell.before_set = [&] { cell.Put(With({"a", "b"})); };
+  EXPECT_EQ(Finish(own.Join(clock.Now() + patient.join_timeout)), Action::kFinish);
+  ASSERT_EQ(clock.slept.size(), 1u);
+  EXPECT_GT(clock.slept[0], 1s) << "the longest without the option";
+  EXPECT_LE(clock.slept[0], 30s);
+}
+
 TEST_F(DriverTest, PausesGrowWithTheLossesAndStayBounded) {
   cell.Put(With({}));
   int races = 0;

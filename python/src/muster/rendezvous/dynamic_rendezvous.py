@@ -128,6 +128,8 @@ class RendezvousSettings:
     keep_alive_interval: timedelta
     keep_alive_max_attempt: int
     """A node that is silent for so many intervals is declared lost."""
+    cas_backoff_max_seconds: float = 0.0
+    """The longest random pause after another node's write came first; longer for many nodes."""
 
 
 class RendezvousCost(NamedTuple):
@@ -159,6 +161,7 @@ class DynamicRendezvousHandler(NativeRendezvousHandler):
         timeout: Optional[RendezvousTimeout] = None,
         keep_alive_interval: Union[timedelta, float] = 5,
         keep_alive_max_attempt: int = 3,
+        cas_backoff_max_seconds: float = 0.0,
     ) -> DynamicRendezvousHandler:
         """A handler on any backend.
 
@@ -172,6 +175,8 @@ class DynamicRendezvousHandler(NativeRendezvousHandler):
             timeout: How long the operations may take.
             keep_alive_interval: Between two heartbeats; seconds, or a timedelta.
             keep_alive_max_attempt: A node that is silent for so many of them is declared lost.
+            cas_backoff_max_seconds: The longest random pause after another node's write came
+                first; longer where the number of nodes requires it.
         """
         # Torch's class has the same attributes.
         if timeout is not None and not all(hasattr(timeout, name) for name in _TIMEOUTS):
@@ -183,6 +188,7 @@ class DynamicRendezvousHandler(NativeRendezvousHandler):
             timeout or RendezvousTimeout(),
             duration(keep_alive_interval, "keep_alive_interval"),
             integer(keep_alive_max_attempt, "keep_alive_max_attempt"),
+            cas_backoff_max_seconds,
         )
         if not run_id:
             raise ValueError("The run id must be a non-empty string (run_id).")
@@ -198,7 +204,9 @@ class DynamicRendezvousHandler(NativeRendezvousHandler):
     def settings(self) -> RendezvousSettings:
         """The settings that it was made with."""
         run_id, min_nodes, max_nodes, *times, attempts = self._native.settings()
-        join, last_call, close, heartbeat, interval = (timedelta(milliseconds=t) for t in times)
+        join, last_call, close, heartbeat, interval, backoff = (
+            timedelta(milliseconds=t) for t in times
+        )
         return RendezvousSettings(
             run_id,
             min_nodes,
@@ -206,6 +214,7 @@ class DynamicRendezvousHandler(NativeRendezvousHandler):
             RendezvousTimeout(join, last_call, close, heartbeat),
             interval,
             attempts,
+            backoff.total_seconds(),
         )
 
     @property
@@ -220,7 +229,8 @@ def create_handler(
     """:meth:`DynamicRendezvousHandler.from_backend`, from parameters.
 
     Options, in seconds: ``join_timeout``, ``last_call_timeout``, ``close_timeout``,
-    ``heartbeat_timeout``, ``keep_alive_interval``; and ``keep_alive_max_attempt``.
+    ``heartbeat_timeout``, ``keep_alive_interval``, ``cas_backoff_max_seconds``; and
+    ``keep_alive_max_attempt``.
     """
 
     def seconds(option: str) -> Optional[timedelta]:
@@ -237,6 +247,13 @@ def create_handler(
             )
         return given
 
+    backoff = params.get("cas_backoff_max_seconds", 0.0)
+    try:
+        backoff = float(backoff)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"cas_backoff_max_seconds must be a number of seconds, not {backoff!r}"
+        ) from None
     return DynamicRendezvousHandler.from_backend(
         params.run_id,
         store,
@@ -252,4 +269,5 @@ def create_handler(
         ),
         keep_alive_interval=seconds("keep_alive_interval") or number("keep_alive_interval", 5),
         keep_alive_max_attempt=number("keep_alive_max_attempt", 3),
+        cas_backoff_max_seconds=backoff,
     )
