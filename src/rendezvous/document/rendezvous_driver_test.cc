@@ -168,7 +168,7 @@ TEST_F(DriverTest, Rdzv066AfterALostWriteItLooksAgainAfterAShortPause) {
 TEST_F(DriverTest, AnOptionAllowsALongerPauseAfterALostWrite) {
   RunSettings patient = MinMax(1, 3);
   patient.cas_backoff_max = 30s;
-  RendezvousDriver own(document, cell.port, Named("c"), patient, clock, 7, {});
+  RendezvousDriver own(document, Named("c"), patient, clock, 7, {});
   cell.Put(With({"a"}));
   cell.before_set = [&] { cell.Put(With({"a", "b"})); };
   EXPECT_EQ(Finish(own.Join(clock.Now() + patient.join_timeout)), Action::kFinish);
