@@ -4,7 +4,6 @@
 // socket by socket: the kernel's code for each operation stays in the cache.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -28,29 +27,10 @@ class UvOutbox {
   static constexpr size_t kLetterBytesMax = 4096;
 
   /// Sends `bytes` after the earlier bytes of `sender`, at the end of the turn or sooner.
-  void Add(Sender& sender, std::string_view bytes) {
-    // Large enough for the gain; small enough that no reply waits long when thousands are sent.
-    constexpr size_t kLettersMax = 64;
-    const auto continues = [&] { return !letters_.empty() && letters_.back().sender == &sender; };
-    if (continues() && letters_.back().size + bytes.size() > kLetterBytesMax) Flush();
-    if (!continues()) letters_.push_back({&sender, 0});
-    bytes_ += bytes;
-    letters_.back().size += bytes.size();
-    if (letters_.size() >= kLettersMax) Flush();
-  }
+  void Add(Sender& sender, std::string_view bytes);
   /// Whether bytes of `sender` are queued here.
-  bool Holds(const Sender& sender) const {
-    return std::ranges::find(letters_, &sender, &Letter::sender) != letters_.end();
-  }
-  void Flush() {
-    std::string_view rest = bytes_;
-    for (const auto& [sender, size] : letters_) {
-      sender->Send(rest.substr(0, size));
-      rest.remove_prefix(size);
-    }
-    letters_.clear();
-    bytes_.clear();
-  }
+  bool Holds(const Sender& sender) const;
+  void Flush();
 
  private:
   struct Letter {
