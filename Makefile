@@ -27,6 +27,7 @@ test:
 	@scripts/test
 
 test-torch-latest:
+	@scripts/setup test
 	@scripts/setup torch-latest
 	@scripts/test_torch_latest
 

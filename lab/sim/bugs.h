@@ -1,4 +1,4 @@
-// The bugs that can be planted (base/planted.h), by name, and the violations that they must cause.
+// The bugs that can be planted (base/instrumented.h), by name, and their violations.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// The marks that rare branches leave (base/probe.h).
+// The marks that rare branches leave (base/instrumented.h).
 #pragma once
 
 #include <span>

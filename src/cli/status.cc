@@ -255,6 +255,8 @@ std::vector<ServerReport> LocalReports(const StatusFlags& flags, Clock& clock) {
     if (!runs) {
       // Any other failure: it has just ended.
       if (runs.error().code == Code::kTimeout) PrintNotice(Concat("no answer from ", at));
+      if (runs.error().code == Code::kProtocol)
+        PrintNotice(Concat("no status from ", at, ": ", runs.error().message));
     } else if (!runs->empty() || (server.action == "serve" && flags.run_id.empty())) {
       reports.push_back({at, *std::move(runs)});
     }
@@ -267,7 +269,6 @@ constexpr const char* kNoLocalServer =
 
 void Show(const std::vector<ServerReport>& reports, const StatusFlags& flags) {
   Json servers = Json::array();
-  if (flags.watch && !flags.json && isatty(STDOUT_FILENO) == 1) std::printf("\x1b[H\x1b[2J");
   for (const ServerReport& report : reports) {
     const std::vector<RunReport>& runs = report.runs;
     std::unique_ptr<TcpStore> store;
@@ -312,7 +313,11 @@ int ShowStatus(StatusFlags& flags) {
   const Fetcher fetch = flags.server.empty() ? [&] { return LocalReports(flags, clock); }
                         : flags.InEtcd()     ? FetcherInEtcd(flags, clock)
                                              : FetcherAtServer(flags, clock);
+  const bool clears = flags.watch && !flags.json && isatty(STDOUT_FILENO) == 1;
   do {
+    // Before the notices of the servers that do not answer.
+    if (clears) std::fputs("\x1b[H\x1b[2J", stdout);
+    std::fflush(stdout);
     const std::vector<ServerReport> reports = fetch();
     if (!flags.watch) RequireSome(reports, flags);
     Show(reports, flags);

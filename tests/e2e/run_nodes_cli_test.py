@@ -333,6 +333,7 @@ class Scenarios:
                  for worker in (("/bin/sh", "-c", "exec sleep 600"), ("/bin/sleep", "600"))]
         for node, names in zip(nodes, ("'sh', node [01] of the round 'sleep'", "'sleep', node [01] of the round 'sh'")):
             node.await_output(f"muster: this node runs {names}; jobs without --rdzv-id share the id 'none'")
+        for node in nodes:
             node.send(signal.SIGTERM)
         self.assert_ends(1, *nodes)
         self.assertEqual([node.printed().count("this node runs") for node in nodes], [1, 1])

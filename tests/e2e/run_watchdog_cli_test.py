@@ -146,13 +146,13 @@ fifo = os.environ["SEEN"] + "/fifo"
         done = self.run_job("--standalone", "--nproc-per-node", "2", "--max-restarts", "3", "--shutdown-timeout", "1",
                             self.python_script(self.SLEEPS + "if os.environ['RANK'] == '1':\n"
                                                "    sleep_uninterruptibly(fifo)\nthreading.Event().wait()\n"),
-                            env={self.LIMIT: "0.3"}, status=1)
+                            env={self.LIMIT: "1"}, status=1)
         self.assertRegex(done.err, r"muster: worker 1 \(pid \d+\) has been in uninterruptible sleep for \w+ seconds")
         self.assertNotIn("begins again", done.err)
 
     def test_a_sleep_that_ends_in_time_or_that_a_signal_can_end_has_no_effect(self):
         # The claim is about time: more than the limit passes.
-        self.run_job("--standalone", self.python_script("import time\ntime.sleep(1)\n"), env={self.LIMIT: "0.3"})
+        self.run_job("--standalone", self.python_script("import time\ntime.sleep(3)\n"), env={self.LIMIT: "2"})
         for limit in ("600", "0", "-1", "nan"):
             with self.subTest(limit=limit):
                 done = self.run_job("--standalone", self.python_script(

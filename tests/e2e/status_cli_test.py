@@ -346,7 +346,7 @@ class OnThisMachine(Status):
     def test_a_server_that_does_not_answer_hides_no_other(self):
         _, other = self.start_server()
         self.server.send_signal(signal.SIGSTOP)
-        done = self.here("--timeout", "0.5")
+        done = self.here()
         self.assertIn(f"muster: no answer from {self.address}\n", done.stderr)
         self.assertNotIn(self.address, done.stdout)
         self.assertIn(f"no runs at {other}\n", done.stdout)

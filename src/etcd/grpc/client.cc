@@ -39,9 +39,14 @@ constexpr int kPingMs = 6'000;
 constexpr int kPingAnswerMs = 2'000;
 constexpr int kConnectMs = 1'500;
 constexpr int kAnswerBytesMax = 256 * 1024 * 1024;
+constexpr size_t kAccessBytesMax = 16 << 20;  // a system's bundle of authorities has 200 KiB
 
 Result<std::string> ReadWhole(const std::string& path, std::string_view what) {
-  std::string text = ReadUpTo(path).value_or("");
+  std::string text = ReadUpTo(path, kAccessBytesMax + 1).value_or("");
+  if (text.size() > kAccessBytesMax) {
+    return MakeError(Code::kInvalid, "the ", what, " of etcd's access has more than ",
+                     kAccessBytesMax, " bytes: ", path);
+  }
   if (!text.empty()) return text;
   return MakeError(Code::kInvalid, "cannot read the ", what, " of etcd's access: ", path);
 }

@@ -30,6 +30,7 @@ namespace {
 constexpr Duration kKillMax = 200ms;
 constexpr pid_t kNoPid = 0;
 constexpr int kStuckLookMs = 100;  // as torchrun
+constexpr std::chrono::seconds kStuckGapMax{1};
 
 Error CannotRun(std::string_view what) { return SystemError(Concat("cannot run workers: ", what)); }
 
@@ -339,9 +340,12 @@ void WorkerProcesses::ReportStuck() {
   {
     const std::lock_guard lock(mutex_);
     const auto now = std::chrono::steady_clock::now();
+    // After a gap nobody knows how the workers slept meanwhile.
+    const bool has_gap = now - looked_at_ > kStuckGapMax;
+    looked_at_ = now;
     for (Worker& worker : workers_) {
       const std::optional<ProcessFacts> facts = FactsOf(worker.pid);
-      if (!facts || facts->state != 'D') {
+      if (has_gap || !facts || facts->state != 'D') {
         worker.stuck_since.reset();
       } else if (!worker.stuck_since) {
         worker.stuck_since = now;

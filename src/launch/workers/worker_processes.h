@@ -146,6 +146,7 @@ class WorkerProcesses final : public WorkerRunner {
   uint64_t starts_ = 0;
   pid_t starting_ = 0;  // forked, not yet a worker
   std::vector<Worker> workers_;
+  std::chrono::steady_clock::time_point looked_at_{};  ///< For uninterruptible sleep.
   std::vector<Remains> remains_;
 
   std::thread thread_;

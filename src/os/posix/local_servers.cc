@@ -94,7 +94,7 @@ void ForEachWatched(const std::string& process, const Found& found) {
 }  // namespace
 
 std::vector<LocalServer> LocalServers() {
-  const Listeners listeners = FindListeners();
+  Listeners listeners = FindListeners();
   const std::string program = ProgramOf("/proc/self");
   const std::string network = LinkAt("/proc/self/ns/net");
   std::vector<LocalServer> servers;
@@ -108,8 +108,9 @@ std::vector<LocalServer> LocalServers() {
     const std::vector<std::string_view> words = Split(command, '\0');
     ForEachWatched(process, [&](uint64_t inode) {
       const auto listener = listeners.find(inode);
-      if (listener != listeners.end())
-        servers.push_back({listener->second, std::string(words.size() > 1 ? words[1] : "")});
+      if (listener == listeners.end()) return;
+      servers.push_back({listener->second, std::string(words.size() > 1 ? words[1] : "")});
+      listeners.erase(listener);  // a child that has not yet executed its program watches it, too
     });
   }
   return servers;

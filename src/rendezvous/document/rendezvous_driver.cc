@@ -198,9 +198,14 @@ void RendezvousDriver::PauseAfterLoss(Operation& operation) {
   const int64_t contenders =
       std::min<int64_t>(int64_t{2} << std::min(operation.lost_in_a_row, 20), likely);
   ++operation.lost_in_a_row;
-  const Duration longest = std::max<Duration>(
-      std::min<Duration>(write_time_ * contenders, kPauseAfterLossMax), settings_.cas_backoff_max);
-  clock_.SleepUntil(std::min(clock_.Now() + Draw(longest), operation.deadline));
+  // However long the option allows: the operation needs time for more tries, and other nodes must
+  // not take this one for dead.
+  const Instant now = clock_.Now();
+  const Duration allowed = std::min({settings_.cas_backoff_max, settings_.keep_alive_interval,
+                                     std::max<Duration>(operation.deadline - now, 0s) / 4});
+  const Duration longest =
+      std::max(std::min<Duration>(write_time_ * contenders, kPauseAfterLossMax), allowed);
+  clock_.SleepUntil(std::min(now + Draw(longest), operation.deadline));
 }
 
 // The first pauses are short, later ones longer and longer: all nodes together must leave the

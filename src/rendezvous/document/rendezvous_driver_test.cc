@@ -168,6 +168,7 @@ TEST_F(DriverTest, Rdzv066AfterALostWriteItLooksAgainAfterAShortPause) {
 TEST_F(DriverTest, AnOptionAllowsALongerPauseAfterALostWrite) {
   RunSettings patient = MinMax(1, 3);
   patient.cas_backoff_max = 30s;
+  patient.keep_alive_interval = 60s;
   RendezvousDriver own(document, Named("c"), patient, clock, 7, {});
   cell.Put(With({"a"}));
   cell.before_set = [&] { cell.Put(With({"a", "b"})); };

@@ -1,6 +1,6 @@
 // Decodes requests. The scanner finds where a request ends, whatever the fragmentation; the decoder
-// returns it as views into the bytes. Nothing is copied or read twice, and a length is checked as
-// soon as it has arrived, before memory is reserved for it.
+// returns it as views into the bytes. Nothing is copied, a request that has arrived whole is read
+// once, and a length is checked as soon as it has arrived, before memory is reserved for it.
 #pragma once
 
 #include <cstddef>

@@ -31,9 +31,9 @@ class NativeRendezvousHandler(RendezvousHandler):
 
     def _log(self, level: int, what: str) -> None:
         if _logger.isEnabledFor(level):
-            _logger.log(
-                level, "node '%s' %s the rendezvous '%s'", self.node, what, self.get_run_id()
-            )
+            # A static rendezvous has no names for its nodes.
+            node = f"node '{self.node}'" if self.node else "this node"
+            _logger.log(level, "%s %s the rendezvous '%s'", node, what, self.get_run_id())
 
     def get_backend(self) -> str:
         return self._native.get_backend()

@@ -249,7 +249,7 @@ def create_handler(
 
     backoff = params.get("cas_backoff_max_seconds", 0.0)
     try:
-        backoff = float(backoff)
+        backoff = backoff.total_seconds() if isinstance(backoff, timedelta) else float(backoff)
     except (TypeError, ValueError):
         raise ValueError(
             f"cas_backoff_max_seconds must be a number of seconds, not {backoff!r}"
