@@ -11,10 +11,8 @@ import sys
 import tempfile
 import unittest
 
-from needs import skip_or_fail
+from fault_campaign import LAB, MUSTER, FaultCampaign
 
-MUSTER = os.environ["MUSTER_BIN"]
-LAB = os.path.join(os.environ["MUSTER_SOURCE_DIR"], "lab")
 SEED = os.environ.get("MUSTER_SEED", "673")  # all kinds of faults, spares, and an end
 MINUTES = "0.4"  # the last strike is played to its end, and healed
 
@@ -28,24 +26,10 @@ exec {muster} "$@"
 ALL_HAVE_RANK_0 = 's/"rank": *[0-9]*/"rank":0/'
 LOSSES_ARE_NOT_REPORTED = '/"member_lost"/d'  # but all join the next round
 A_NODE_IS_KILLED_SEED = "74"  # in the first strike, and nothing else happens then
-ETCD_SEED = os.environ.get("MUSTER_SEED", "1")  # members die, stand still and are cut off
 JOB_SEED = os.environ.get("MUSTER_SEED", "1")
-# AddressSanitizer keeps freed memory, up to 256 MB (2 MB a second for a node that cannot reach etcd), and the call stack
-# of every allocation. The campaign would report both as leaks. With these options it keeps enough to find an early use
-# of freed memory. It also does not have to be loaded first: libfaketime, which changes the clocks, has to be.
-SANITIZER = ("quarantine_size_mb=1:thread_local_quarantine_size_kb=64:malloc_context_size=2:"
-             "verify_asan_link_order=0")
 
 
-class Torture(unittest.TestCase):
-    def campaign(self, muster, *options):
-        given = os.environ.get("ASAN_OPTIONS")
-        done = subprocess.run([sys.executable, "-m", "torture", "--muster", muster, *options], cwd=LAB, text=True,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=280, check=False,
-                              env={**os.environ, "ASAN_OPTIONS": f"{given}:{SANITIZER}" if given else SANITIZER})
-        skip_or_fail(done.stdout.splitlines()[-1] if done.returncode == 2 else "", "MUSTER_REQUIRE_NETWORKS")
-        return done
-
+class Torture(FaultCampaign, unittest.TestCase):
     def test_a_short_campaign_is_clean(self):
         done = self.campaign(MUSTER, "--minutes", MINUTES, "--seed", SEED, "--store", "muster")
         self.assertEqual(done.returncode, 0, done.stdout)
@@ -57,13 +41,6 @@ class Torture(unittest.TestCase):
         done = self.campaign(MUSTER, "--minutes", "0.2", "--seed", JOB_SEED, "--store", "job")
         self.assertEqual(done.returncode, 0, done.stdout)
         self.assertRegex(done.stdout, r"\nepisodes \d+, strikes [1-9]\d*, rounds [1-9]\d*, workers [1-9]")
-        print(done.stdout)
-
-    def test_a_short_campaign_in_etcd_is_clean(self):
-        skip_or_fail("" if shutil.which("etcd") else "the program 'etcd' is missing", "MUSTER_REQUIRE_ETCD")
-        done = self.campaign(MUSTER, "--minutes", "0.3", "--seed", ETCD_SEED, "--store", "etcd")
-        self.assertEqual(done.returncode, 0, done.stdout)
-        self.assertRegex(done.stdout, r"\nepisodes \d+, strikes [1-9]")
         print(done.stdout)
 
     def test_workers_that_share_a_rank_are_found(self):
