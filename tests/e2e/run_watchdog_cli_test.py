@@ -157,7 +157,8 @@ fifo = os.environ["SEEN"] + "/fifo"
             with self.subTest(limit=limit):
                 done = self.run_job("--standalone", self.python_script(
                     self.SLEEPS + "import time\nchild = os.fork()\nif not child:\n"
-                    "    while not os.path.exists(fifo): pass\n    time.sleep(0.3)\n    os.close(os.open(fifo, os.O_WRONLY))\n    os._exit(0)\n"
+                    "    def sleeps(): return open(f'/proc/{os.getppid()}/stat').read().rpartition(')')[2].split()[0] == 'D'\n"
+                    "    while not (os.path.exists(fifo) and sleeps()): time.sleep(0.01)\n    os.close(os.open(fifo, os.O_WRONLY))\n    os._exit(0)\n"
                     "sleep_uninterruptibly(fifo)\nos.waitpid(child, 0)\nos.unlink(fifo)\n"), env={self.LIMIT: limit})
                 self.assertEqual(done.err, "")
 
