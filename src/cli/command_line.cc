@@ -197,7 +197,7 @@ int ReportError(const std::string& what, int status, bool json, const std::strin
 }
 
 void ThrowAsCliError(const Error& error, const std::string& what) {
-  // A thing that the command line names does not exist: it is wrong.
+  // What the command line names must exist: otherwise it is a usage error.
   const Code code = error.code == Code::kNotFound ? Code::kInvalid : error.code;
   Throw({code, Concat(what, ": ", error.message)});
 }
